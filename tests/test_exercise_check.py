@@ -66,6 +66,17 @@ def test_wrong_answers_and_what_is_said(exercise, answer, said):
     assert not exercise.done
 
 
+def test_an_answer_is_used_only_once_it_was_checked_and_right(exercise, capsys):
+    right, again, wrong = (lambda x, flip: halves(x, flip)), (lambda x, flip: halves(x, flip)), (lambda x, flip: x)
+    exercise.check(right)
+    assert exercise.or_ours(right) is right
+    assert exercise.or_ours(again) is halves
+    assert "our halves, because its check hasn't run on yours as it is now" in capsys.readouterr().out
+    exercise.check(wrong)
+    assert exercise.or_ours(wrong) is halves
+    assert capsys.readouterr().out == ""
+
+
 def test_an_answer_runs_once_for_each_input(exercise):
     """What it appends to a list of the notebook is there once."""
     kept = []

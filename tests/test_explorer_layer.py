@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 from explorer_page import SVG, check_maps, paths, told, tree_of, words_of
+from IPython.core.interactiveshell import InteractiveShell
 from other_layers import DROPPED, JOINED, MASKED, RESULT, WRONG, layer_with, more
 from torch import nn
 
@@ -171,3 +172,30 @@ def test_of_many_heads_the_first_twelve_are_shown():
     assert len(e.arrays.maps) == 16
     assert f"<summary>{e.arrays.size}</summary>16 attention maps, the first 12 are shown<pre>" in e.readout
     check_maps(e, e.arrays.shown[:12], wide.tokens, hidden=torch.ones(2, 2).triu(1).bool(), limit=1)
+
+
+@pytest.fixture
+def notebook(tmp_path, monkeypatch):
+    """Where cells run, as in a notebook."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_no_verdict_outlives_its_class(notebook):
+    notebook.push({"Layer": Causal})
+    e = LayerExplorer(Causal, SENTENCE)
+    of_no_name = LayerExplorer(HidesTooMuch, SENTENCE)  # the notebook never had it under this name
+    notebook.run_cell("other = 1")
+    assert e.arrays.verdicts
+    notebook.run_cell("class Layer: pass")
+    for _ in range(2):
+        assert "Layer was defined again after this cell ran" in e.view.html
+        assert "✓" not in e.view.html
+        assert "✓" not in e._repr_mimebundle_()["image/svg+xml"]
+        e.controls["seed"].value += 1
+    assert of_no_name.arrays.verdicts
+    notebook.push({"Layer": Causal})
+    of_a_partial = LayerExplorer(partial(Causal, num_heads=2), SENTENCE)
+    notebook.run_cell("def Layer(): pass")
+    assert "Layer was defined again" in of_a_partial.said

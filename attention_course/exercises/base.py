@@ -80,6 +80,7 @@ class Exercise:
         self.answer_name = self.solution.__name__
         self.stub = textwrap.dedent(self.stub).strip() or stub_of(self.solution)
         self.right_answer = None  # the last one that was right in this kernel
+        self.last_checked = None
 
     @cached_property
     def known_mistakes(self):
@@ -101,6 +102,7 @@ class Exercise:
 
     def check(self, answer):
         """Judge a learner's answer, a function or class. Errors: none."""
+        self.last_checked = answer
         with keep_state(None):
             right, text, shown = self._judge(answer)
         if right:
@@ -111,7 +113,11 @@ class Exercise:
 
     def or_ours(self, answer):
         """The answer if it's the one that was right in this kernel, and the solution otherwise. Errors: none."""
-        return answer if answer is self.right_answer else self.solution
+        if answer is self.right_answer:
+            return answer
+        if answer is not self.last_checked:
+            print(f"This uses our {self.answer_name}, because its check hasn't run on yours as it is now.")
+        return self.solution
 
     def _judge(self, answer):
         """Whether an answer is right (None: not attempted), what to say, and how many hints it shows."""

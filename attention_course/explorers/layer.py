@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import ipywidgets as widgets
 import torch
+from IPython import get_ipython
 
 from ..any_layer.calling import Call, Unsuited, learners_code
 from ..any_layer.inspection import look_at
@@ -48,7 +49,13 @@ class LayerExplorer(SentenceExplorer):
             self.attention = with_sizes(attention, sentence.embeddings.shape[1])
         self.kinds = kinds_of(self.attention, arguments)
         self.size = {kind: name for name, (kind, _) in self.kinds.items()}
+        self.judged = getattr(attention, "func", attention)  # of a partial, its class
+        shell = get_ipython()
+        is_typed = shell and shell.user_ns.get(name_of(attention)) is self.judged
+        self.names = shell.user_ns if is_typed else {}  # the notebook's
         super().__init__(sentence)
+        if is_typed:
+            shell.events.register("post_run_cell", self.look_again)
 
     def make_controls(self):
         if len(self.tokens) < 2:
@@ -122,6 +129,22 @@ class LayerExplorer(SentenceExplorer):
                 twin = self.layer_of(seed, **values | {rate: 0.5})
         return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
 
+    def is_replaced(self):
+        """Whether the notebook has defined the class's name again, as another class."""
+        return self.names.get(name_of(self.judged), self.judged) is not self.judged
+
+    def look_again(self, result):
+        """After each of the notebook's cells: it may have been the class's."""
+        if self.is_replaced():
+            self.update()
+
+    def update(self, **moved):
+        """As in Explorer, but without a verdict on a class that's gone."""
+        if not self.is_replaced():
+            return super().update(**moved)
+        said = f"{name_of(self.judged)} was defined again after this cell ran"
+        self.show_words(said, "Run this cell again, and you'll see the new one.")
+
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
 
@@ -141,11 +164,15 @@ class LayerExplorer(SentenceExplorer):
             super().begin()
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
-            self.arrays, self.alt, self.readout = None, str(error), ""
-            self.said = f"{name_of(self.attention)} has no picture yet"
-            self._rows, self.svg = [[draw_refusal(str(error))]], draw_live([], str(error))
-            self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
+            self.show_words(f"{name_of(self.attention)} has no picture yet", str(error))
             self.refuse(ValueError(self.advice(error)))
+
+    def show_words(self, said, words):
+        """Show words in place of a picture, and neither verdicts nor arrays."""
+        self.arrays, self.alt, self.readout = None, words, ""
+        self.said, self.view.message = said, ""
+        self._rows, self.svg = [[draw_refusal(words)]], draw_live([], words)
+        self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
 
     def advice(self, error):
         """What to do about an error in the first state: it's not the class's fault if it takes a wider sentence."""
