@@ -58,7 +58,6 @@ c.LocalProcessSpawner.popen_kwargs = dict.fromkeys(("stdin", "stdout", "stderr")
 WITH_LOG = f'exec "$0" "$@" >>"$HOME/{LOG}" 2>&1'
 c.Spawner.cmd = ["/bin/sh", "-c", WITH_LOG, sys.executable, str(COURSE / "classroom" / "learner.py")]
 c.Spawner.environment = {
-    "OMP_NUM_THREADS": "1",  # many kernels share the cores
     "ATTENTION_HELPERS_CACHE": str(BUILD / "model"),  # the language model, decoded once for all
 }
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300  # seconds: when a class starts at once, each waits for all

@@ -163,15 +163,18 @@ def test_an_explorer_is_stored_as_its_first_picture_a_progress_bar_not_at_all_an
     drop_dead_views(model={"type": "file", "content": "text"})
 
 
-def test_the_first_cell_finds_torch_and_what_figures_are_drawn_with(tmp_path, monkeypatch):
+def test_the_first_cell_finds_torch_with_one_thread_and_what_figures_are_drawn_with(tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     (tmp_path / "profile_default").mkdir()
     shutil.copy(ROOT / "tools/setup/venv_files/etc/ipython/ipython_kernel_config.py", tmp_path / "profile_default")
     at_once = nbformat.v4.new_code_cell("import torch.nn.functional")  # on two threads at once it would break torch
     loaded = nbformat.v4.new_code_cell(
         "print('matplotlib.backends.backend_agg' in __import__('sys').modules, [n for n in dir() if n[0] != '_'])"
     )
-    execute(nbformat.v4.new_notebook(cells=[at_once, loaded]), tmp_path)
+    threads = nbformat.v4.new_code_cell("print(torch.get_num_threads())")
+    execute(nbformat.v4.new_notebook(cells=[at_once, loaded, threads]), tmp_path)
+    assert threads.outputs[0].text == "1\n"
     assert loaded.outputs[0].text == "True ['In', 'Out', 'exit', 'get_ipython', 'open', 'quit', 'torch']\n"
 
 
