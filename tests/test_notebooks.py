@@ -198,3 +198,27 @@ def test_class_without_dropout_lacks_nothing_else():
     typed, complete = ({text for _, text in statements(SOURCES[page])} for page in (MASKED, CAUSAL))
     assert len(typed - complete) == 2  # the line that names the arguments, and the one that returns
     assert all("dropout" in text for text in complete - typed)
+
+
+WITH_EXPLORER = [  # notebook 13's reads a language model
+    pytest.param(cell.source, id=f"{path.name[:2]}-{cell.id}", marks=[pytest.mark.slow] * (path.name[:2] == "13"))
+    for path in [COURSE[0].path, *LESSONS]
+    for cell in code_cells(read(path))
+    if any(": run this cell to " in text_of(output) for output in cell.outputs)
+]
+
+
+@pytest.mark.parametrize("source", WITH_EXPLORER)
+def test_in_a_fresh_kernel_a_cell_with_an_explorer_runs_or_says_what_to_run_first(source, monkeypatch):
+    """Its stored picture, and what's left of it after a restart, ask the learner to run just this cell."""
+    import torch
+
+    from tools.notebooks.run_cell import shown_by  # here, as torch, because the other tests do without
+
+    for setting in ("set_printoptions", "set_num_threads"):
+        monkeypatch.setattr(torch, setting, lambda *_, **__: None)
+    if "Run > Run All Above Selected Cell" in source:
+        with pytest.raises(NameError):
+            shown_by([source])
+    else:
+        assert shown_by([source]).controls
