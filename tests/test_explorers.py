@@ -10,6 +10,7 @@ import pytest
 import torch
 from course import LESSONS, read
 from explorer_page import SVG, figures, tooltips, tree_of
+from ipywidgets import SelectionSlider
 from made import SENTENCE, make, reset, settings_of
 
 from attention_course import explorers
@@ -29,6 +30,9 @@ def check(explorer):
     assert (root.get("role"), root.get("aria-label")) == ("img", explorer.alt)
     assert explorer.alt.startswith(plain(explorer.said).rstrip("."))
     assert "nan" not in re.sub('base64,[^"]*', "", explorer.svg + explorer.readout).lower()
+    sliders = [each for each in explorer.controls.values() if hasattr(each, "min") or isinstance(each, SelectionSlider)]
+    # In Colab, a slider with one option isn't there.
+    assert all(len(settings_of(slider)) > 1 for slider in sliders)
     return [part.get("viewBox") for part in root.iter(f"{SVG}svg")]
 
 

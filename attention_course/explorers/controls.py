@@ -1,7 +1,7 @@
 """The controls of explorers: how they are made, and which values they take."""
 
 import ipywidgets as widgets
-from traitlets import TraitError
+from traitlets import TraitError, validate
 
 
 def slider(name, value, low, high, tooltip):
@@ -10,7 +10,17 @@ def slider(name, value, low, high, tooltip):
 
 
 class Stops(widgets.SelectionSlider):
-    """A slider whose options can become fewer while the page, a moment behind, still moves among the former ones."""
+    """A slider whose options can become fewer while the page, a moment behind, still moves among the former ones.
+
+    An only option is there twice, because Colab doesn't draw a slider with nowhere to go.
+    """
+
+    @validate("options")
+    def _validate_options(self, proposal):
+        given = super()._validate_options(proposal)
+        if len(self._options_full) == 1:
+            self._options_full *= 2
+        return given
 
     def set_state(self, sync_data):
         try:
