@@ -30,7 +30,7 @@ class Mine(Causal):
 
     def __init__(self, d_in, d_out, num_heads, qkv_bias=False, dropout=0.1):
         super().__init__(d_in, d_out, num_heads)
-        assert d_out % num_heads == 0, "heads must divide"
+        assert d_out > num_heads, "heads must be wider"
         torch.default_generator.manual_seed(123)
         print("made")
 
@@ -60,6 +60,17 @@ def test_an_error_is_shown_with_its_line_and_the_last_picture_stays():
     assert (e.svg, e.arrays) == (before, arrays)
     e.controls["num_heads"].value = 1
     assert e.message == ""
+
+
+def test_only_widths_are_offered_that_the_heads_can_share():
+    e = LayerExplorer(Causal, SENTENCE, num_heads=[1, 2, 3])
+    assert e.controls["d_out"].max == 24  # a list of one's own is no number of heads that we know of
+    e = LayerExplorer(Causal, SENTENCE)
+    e.controls["num_heads"].value = 3
+    assert list(e.controls["d_out"].options) == [3, 6, 9, 12, 15, 18, 21, 24]
+    assert e.message == "<span>d_out is 3 for now: 3 heads can&#x27;t share 4 evenly.</span>"
+    e.controls["num_heads"].value = 1
+    assert (e.values["d_out"], e.message) == (4, "")
 
 
 @pytest.mark.parametrize(

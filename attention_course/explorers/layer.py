@@ -72,8 +72,30 @@ class LayerExplorer(SentenceExplorer):
                     controls[name].value = default
         for name, value in self.first_sizes({name: each.value for name, each in controls.items()}).items():
             controls[name].value = value
+        if width := self.shared_width():
+            first = controls[width]
+            controls[width] = stops(width, range(first.min, first.max + 1), first.value, first.tooltip)
         training = widgets.Checkbox(True, description="training", tooltip="train(), or eval()")
         return controls | {"training": training, "seed": seed(123)}
+
+    def shared_width(self):
+        """The name of the width that the heads share, if there is one."""
+        if "num_heads" in self.size and "head_dim" not in self.size:
+            return self.size.get("d_out")
+
+    def choices(self, values):
+        """Only widths that the heads can share evenly."""
+        if not (width := self.shared_width()):
+            return {}
+        heads = values[self.size["num_heads"]]
+        return {width: range(heads, SLIDERS["d_out"][2] + 1, heads)}
+
+    def note(self, wanted, values):
+        width = self.shared_width()
+        if not width or wanted[width] == values[width]:
+            return ""
+        heads = values[self.size["num_heads"]]
+        return f"{width} is {values[width]} for now: {heads} heads can't share {wanted[width]} evenly."
 
     def first_sizes(self, values):
         """Begin with two heads or the class's own number, or what divides the width; with others if it refuses those.
