@@ -24,6 +24,8 @@ LAYOUT = ".lab/default-37a8.jupyterlab-workspace"
 COLLAPSED = {"layout-restorer:data": {"left": {"collapsed": True, "visible": True, "widgetStates": {}}}}
 # How a learner brings a notebook's newest version: there's no make on Windows.
 RESET = ".venv\\Scripts\\python tools/setup/workbook.py reset " if os.name == "nt" else "make reset NOTEBOOK="
+# Lab's page still holds the former version, and would write it over the new one.
+IF_OPEN = "If it's open in JupyterLab: File > Reload Notebook from Disk. If Lab asks first: Revert, not Overwrite."
 LESSONS = ("*.ipynb", "solutions/*.ipynb")
 SVG = "image/svg+xml"
 
@@ -139,7 +141,7 @@ def reset(start: str) -> None:
         listed = ", ".join(name.removesuffix(".ipynb") for name in names(*LESSONS))
         sys.exit(f"NOTEBOOK={start} doesn't name one notebook of {listed}. A number will do: {RESET}03")
     bring(matches, read_versions())
-    print(f"{WORKBOOK.name}/{matches[0]} is the course's newest version.")
+    print(f"{WORKBOOK.name}/{matches[0]} is the course's newest version. {IF_OPEN}")
 
 
 def main(arguments: list[str]) -> None:
