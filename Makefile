@@ -59,9 +59,9 @@ test-slow: ## run the tests that take minutes, the solutions' notebooks among th
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(NBVAL) notebooks/solutions
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=logical -m slow $(LONG) $(ARGS)
 
-test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium)
+test-browser: ## open every notebook in a real JupyterLab, and move the sliders (needs Chromium; one test, Firefox)
 	$(ENSURE) test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) tests/browser $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) -rs tests/browser $(ARGS)
 
 site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(ENSURE) site
@@ -70,7 +70,7 @@ site: ## make the pages to read, build/site/index.html (ARGS=... for Sphinx)
 	$(BIN)/python -m tools.notebooks.colab_copies build/site/colab
 
 test-site: site ## and look at them in a browser: links, formulas, light and dark, requests, axe (needs Chromium)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) tests/site
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -p no:nbval --numprocesses=2 --dist=loadscope $(LONG_WITH_PROGRAMS) -rs tests/site
 
 classroom: ## start a hub for a class, as root: see classroom/README.md (ARGS=... for JupyterHub)
 	$(ENSURE) classroom

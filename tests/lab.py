@@ -71,7 +71,8 @@ def server(root, scratch):
         tempfile.TemporaryDirectory(dir=SHORT, ignore_cleanup_errors=True) as runtime,
         open(Path(scratch) / "server.log", "w") as log,
     ):
-        environment = os.environ | private | {"JUPYTER_RUNTIME_DIR": runtime, "OMP_NUM_THREADS": "1"}
+        environment = os.environ | private | {"JUPYTER_RUNTIME_DIR": runtime}
+        environment.pop("OMP_NUM_THREADS", None)  # kernels set it, as a learner's do
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             yield Served(address_of(process, Path(runtime)), root, scratch, Path(runtime))

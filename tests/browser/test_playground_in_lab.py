@@ -68,6 +68,10 @@ def test_two_keys_and_there_is_a_picture_of_step_0_and_then_one_that_moves(page)
     assert page.errors == []
 
 
+def test_its_kernel_has_one_thread(page):
+    assert page.kernel.ask("__import__('torch').get_num_threads()") == 1
+
+
 def test_at_least_nineteen_pictures_a_second_and_none_after_pause(ground):
     ground.page.evaluate("window.seen = []")
     ground.kernel.do("playground.set(num_heads=2)", "playground.play()")
