@@ -203,6 +203,7 @@ def test_no_verdict_outlives_its_class(notebook):
     for _ in range(2):
         assert "Layer was defined again after this cell ran" in e.view.html
         assert "✓" not in e.view.html
+        assert "Run this cell again" in e.message
         assert "✓" not in e._repr_mimebundle_()["image/svg+xml"]
         e.controls["seed"].value += 1
     assert of_no_name.arrays.verdicts

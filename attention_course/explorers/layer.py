@@ -165,7 +165,7 @@ class LayerExplorer(SentenceExplorer):
         if not self.is_replaced():
             return super().update(**moved)
         said = f"{name_of(self.judged)} was defined again after this cell ran"
-        self.show_words(said, "Run this cell again, and you'll see the new one.")
+        self.show_words(said, said, "Run this cell again, and you'll see the new one.")
 
     def headline(self, state):
         return headline(state.verdicts, name_of(self.attention))
@@ -186,15 +186,14 @@ class LayerExplorer(SentenceExplorer):
             super().begin()
             gc.collect()  # else Python does it while a slider moves, for 0.1 s
         except ValueError as error:
-            self.show_words(f"{name_of(self.attention)} has no picture yet", str(error))
-            self.refuse(ValueError(self.advice(error)))
+            self.show_words(f"{name_of(self.attention)} has no picture yet", str(error), self.advice(error))
 
-    def show_words(self, said, words):
-        """Show words in place of a picture, and neither verdicts nor arrays."""
-        self.arrays, self.alt, self.readout = None, words, ""
-        self.said, self.view.message = said, ""
+    def show_words(self, said, words, advice):
+        """Show words and advice in place of a picture, and neither verdicts nor arrays."""
+        self.arrays, self.alt, self.readout, self.said = None, words, "", said
         self._rows, self.svg = [[draw_refusal(words)]], draw_live([], words)
         self.view.html = PAGE.format(mark_code(self.said), self.svg, self.readout)
+        self.refuse(ValueError(advice))
 
     def advice(self, error):
         """What to do about an error in the first state: it's not the class's fault if it takes a wider sentence."""
