@@ -157,8 +157,9 @@ class LayerExplorer(SentenceExplorer):
 
     def look_again(self, result):
         """After each of the notebook's cells: it may have been the class's."""
-        if self.is_replaced():
-            self.update()
+        with self._lock:  # after what a second thread may be drawing
+            if self.is_replaced():
+                self.update()
 
     def update(self, **moved):
         """As in Explorer, but without a verdict on a class that's gone."""
