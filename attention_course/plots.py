@@ -18,7 +18,13 @@ SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-d
 FAINT = (0, 0, 0, 0.15)  # black with opacity: on a dark page, the site turns it round
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
 HEAD_COLOURS = ("#0077CC", "#DD7700", "#00AA88", "#BB2244", "#9988FF", "#BB1199", "#767676", "#CC77AA")
-BELOW, ABOVE = "#2F7BD9", "#D9483B"  # signed values: below zero, above zero
+QUERY, KEY, VALUE = "#A58200", "#945261", "#0A96AE"  # and of what's made of them: scores have the next pair
+BELOW, ABOVE = "#3C7A1E", "#7A50C8"  # signed values: below zero, in every table, and above zero
+WRONG = "#D9483B"  # and the future's outline; nothing else is red
+# The same as text, on a light page and on a dark one.
+QUERY_TEXT, KEY_TEXT = "light-dark(#7A5F00, #D6AE2E)", "light-dark(#8A4556, #DC98A9)"
+VALUE_TEXT = "light-dark(#00748A, #3FBBD2)"
+RIGHT_TEXT, WRONG_TEXT = "light-dark(#1B7A35, #5CC47A)", "light-dark(#B3261E, #FF8A7A)"
 GREY = "#767676"  # what is of no head, such as influence
 SERIES = (GREY, "#7A68D8", "#A8791F", "black")  # bars and lines of no head; each line has its own marker, too
 WEIGHTS = LinearSegmentedColormap.from_list("weights", [to_rgba(HEAD_COLOURS[0], 0), to_rgba(HEAD_COLOURS[0], 1)])

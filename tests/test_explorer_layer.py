@@ -15,7 +15,7 @@ from torch import nn
 from attention_course.any_layer.sizes import kinds_of
 from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
-from attention_course.plots import ABOVE
+from attention_course.plots import WRONG_TEXT
 from attention_helpers import Sentence
 
 SENTENCE = Sentence(["a", "b", "c", "d"], torch.randn(4, 4, generator=torch.Generator().manual_seed(1)))
@@ -151,7 +151,8 @@ def test_the_picture_has_one_size_whatever_the_layer(attention):
 def test_each_verdict_is_shown_with_its_sign_and_told_in_the_alternative_text(attention):
     e = LayerExplorer(attention, SENTENCE)
     verdicts = e.arrays.verdicts.values()
-    signs = [(part.text, part.get("fill") == ABOVE) for part in tree_of(e).iter(f"{SVG}text") if part.text in {*"✓✗?•"}]
+    found = [part for part in tree_of(e).iter(f"{SVG}text") if part.text in {*"✓✗?•"}]
+    signs = [(part.text, part.get("fill") == WRONG_TEXT) for part in found]
     assert signs == [(verdict.sign, verdict.sign == "✗") for verdict in verdicts]  # a fault is red
     tooltips = [words for words, _ in told(tree_of(e))]
     for sign, claim, words, *_ in verdicts:

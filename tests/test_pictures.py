@@ -1,10 +1,13 @@
 """Figures and explorers' drawings show the arrays that they were given: we read these back, and compare no pixels."""
 
+import itertools
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 import torch
+from coloraide import Color
 from explorer_page import SVG, image_of
 from matplotlib.colors import to_rgb
 
@@ -31,6 +34,25 @@ def test_the_last_bits_of_a_round_number_change_nothing(value):
 
 
 INKS = [*map(ink.ink, map(plots.head_colour, range(8))), ink.NEUTRAL, ink.SIGNED_INK]
+INKS += [ink.QUERY_INK, ink.KEY_INK, ink.VALUE_INK]
+SHAPES = [plots.QUERY, plots.KEY, plots.VALUE, plots.ABOVE, plots.BELOW, plots.WRONG]
+TEXTS = [plots.QUERY_TEXT, plots.KEY_TEXT, plots.VALUE_TEXT, plots.RIGHT_TEXT, plots.WRONG_TEXT]
+
+
+@pytest.mark.parametrize(("page", "place"), [("#ffffff", 0), ("#111111", 1)], ids=["light", "dark"])
+def test_each_colour_of_a_meaning_stands_out_on_light_and_dark_pages(page, place):
+    for least, colours in (3, SHAPES), (4.5, [re.findall("#[0-9A-F]{6}", both)[place] for both in TEXTS]):
+        for colour in colours:
+            assert Color(page).contrast(colour) >= least, colour  # what WCAG asks of shapes, and of text
+
+
+@pytest.mark.parametrize("cone", [None, "protan", "deutan"])
+@pytest.mark.parametrize("group", [SHAPES[:3], SHAPES[3:5]], ids=["query, key, value", "signs"])
+def test_colours_that_stand_side_by_side_are_told_apart_also_by_the_colour_blind(group, cone):
+    seen = [Color(colour) for colour in group]
+    if cone:
+        seen = [colour.filter(cone, method="machado") for colour in seen]
+    assert min(a.delta_e(b, method="2000") for a, b in itertools.combinations(seen, 2)) >= 10
 
 
 @pytest.mark.parametrize(("page", "own"), [("#ffffff", "#000000"), ("#111111", "#ffffff")], ids=["light", "dark"])

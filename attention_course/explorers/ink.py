@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, as_array, luminance
+from attention_course.plots import ABOVE, BELOW, GREY, HEAD_COLOURS, KEY, QUERY, VALUE, as_array, luminance
 
 FULL = 64  # steps of opacity; even, so that 0.5, 0.25, ... are in the middle of a step, not between two
 PAGES = np.array([[[1.0, 1.0, 1.0]], [[17 / 255] * 3]])  # JupyterLab's pages, light and dark
@@ -47,6 +47,7 @@ def ink(above, below=None):
 
 
 WEIGHT_INK, SIGNED_INK, NEUTRAL = ink(HEAD_COLOURS[0]), ink(ABOVE, BELOW), ink(GREY)
+QUERY_INK, KEY_INK, VALUE_INK = ink(QUERY, BELOW), ink(KEY, BELOW), ink(VALUE, BELOW)
 # Of no head's colour.
 PAGE_INK = Ink('fill="currentColor"', OPACITIES, dict.fromkeys(OPACITIES, ""), "currentColor", "currentColor")
 

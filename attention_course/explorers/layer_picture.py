@@ -3,7 +3,7 @@
 import html
 import textwrap
 
-from attention_course.plots import ABOVE
+from attention_course.plots import WRONG_TEXT
 
 from .ink import largest
 from .svg import BOTTOM, LEFT, TOP, Drawing, line, tag, text
@@ -24,7 +24,7 @@ def draw_verdicts(verdicts):
         said = f"{claim}: {words}"
         more = min(len(textwrap.wrap(said, LETTERS)) - 1, spare)
         lines, spare = textwrap.wrap(said, LETTERS, max_lines=1 + more, placeholder=" …"), spare - more
-        look = {"font_weight": "bold", "fill": ABOVE if sign == "✗" else "currentColor"}
+        look = {"font_weight": "bold", "fill": WRONG_TEXT if sign == "✗" else "currentColor"}
         inside = text(2, y + 15, sign, "start", 15, **look) + in_lines(lines, len(claim), 22, y + 14)
         parts.append(line(0, y, WIDTH, y, stroke="currentColor", stroke_opacity=0.15))
         parts.append(tag("g", inside, says=said.replace("`", "")))
@@ -56,7 +56,7 @@ def draw_influence_map(state, tokens):
     if state.unmeasured:
         why = ["not measured, because", state.unmeasured]
         return table._replace(svg=title + in_lines(why, 0, LEFT, TOP + ASIDE / 2), words="")
-    future = text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=ABOVE)
+    future = text(LEFT + ASIDE, TOP - 12, "red: the future", "end", fill=WRONG_TEXT)
     return table._replace(svg=table.svg + title + future, words=f"influence{table.words}")
 
 

@@ -55,7 +55,8 @@ def cut_table(state, name, named):
     """One wide table, each entry in the colour of the head that gets it, the stronger the larger it is."""
     table, owners, (n, d_out) = state.wide[name].tolist(), state.owners.tolist(), state.owners.shape
     w, h, left, most = TABLE_SIDE / d_out, TABLE_HIGH / n, LEFT if named else 0, largest(state.wide[name])
-    parts, size = names_beside(state.tokens, TOP, h) if named else [], {"width": f"{w:.2f}", "height": f"{h:.2f}"}
+    parts = names_beside(state.tokens, TOP, h, "token") if named else []
+    size = {"width": f"{w:.2f}", "height": f"{h:.2f}"}
     by_hand = state.accuracy is None  # its few entries are whole numbers
     for i, j in itertools.product(range(n), range(d_out)):
         value, owner, x, y = table[i][j], owners[i][j], left + j * w, TOP + i * h

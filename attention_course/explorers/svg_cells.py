@@ -44,7 +44,7 @@ def draw_cells(values, rows, columns, width, height, of=SHARES, hidden=None, tak
         for (i, j), step, value in zip(spots, steps[shown].tolist(), numbers, strict=True)
     ]
     written, dashes = write_numbers(spots, numbers, steps, gone, w, h, of), ""
-    if not written and min(w, h) >= 6:  # a minus below zero, for readers who can't tell red from blue
+    if not written and min(w, h) >= 6:  # a minus below zero, for readers who can't tell its green
         dashes = draw_marks((steps < -3) & shown, w, h, 0.5, f"h{0.4 * w:.1f}")
     cross = f"l{0.4 * w:.1f} {0.4 * h:.1f}m0 {-0.4 * h:.1f}l{-0.4 * w:.1f} {0.4 * h:.1f}"
     crosses = draw_marks(gone, w, h, 0.3, cross, stroke_opacity=0.75, stroke_width=1.5)

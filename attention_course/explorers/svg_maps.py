@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from attention_course.plots import ABOVE, as_array, as_table, head_colour, strongest
+from attention_course.plots import KEY_TEXT, QUERY_TEXT, WRONG, as_array, as_table, head_colour, strongest
 from attention_helpers.layers import causal_mask
 
 from . import svg as draw
@@ -15,6 +15,7 @@ from .svg_cells import SHARES, Entries, draw_cells, hatching, outline
 from .words import LOOKS, shares
 
 CELLS_UP_TO = 16  # cells per side that are separate shapes; a larger map is one small image
+NAMED = {"query": {"fill": QUERY_TEXT}, "key": {"fill": KEY_TEXT}}  # queries and keys have their colours as names, too
 GAP, HEAD = 14, 24  # between the maps of a grid; above each, for its head's name
 
 
@@ -35,7 +36,7 @@ def heatmap(values, rows, columns, title="", of=SHARES, *, side=190, width=None,
     parts = [move(table, left, TOP), move(draw.draw_title(title, width), left, 0)]
     foot = axis(columns, [left + (j + 0.5) * w for j in range(len(columns))], down, w, left + width, of.labels[1])
     if beside:
-        parts += [*names_beside(rows, TOP, h), text(LEFT - 5, TOP - 8, f"{of.labels[0]} ↓", "end", **draw.PALE)]
+        parts += [*names_beside(rows, TOP, h, of.labels[0]), what_rows_are(of.labels[0], TOP - 8)]
         if hidden is not None and as_array(hidden).any():
             parts.append(masked_key(down + foot.height - 14))
         elif dashed:
@@ -49,7 +50,7 @@ def influence_map(influence, tokens, *, side, limit):
     future, each = causal_mask(len(tokens)), side / len(tokens)
     moves = Entries(NEUTRAL, limit, ("row", "perturbed token"), "perturbing {1} moves {0} by")
     table = heatmap(influence, tokens, tokens, of=moves, side=side)
-    red = outline(future, each, each, stroke=ABOVE, stroke_width=2) if future.any() else ""
+    red = outline(future, each, each, stroke=WRONG, stroke_width=2) if future.any() else ""
     return table._replace(svg=table.svg + move(red, LEFT, TOP), width=table.width + 1)  # the outer half of red
 
 
@@ -57,13 +58,19 @@ def axis(names, places, y, room, end, label):
     """Names below columns and what they are, at the right end; the Drawing's height is what they need."""
     fits, written = draw.fit(names, room), draw.names_below(names, places, y, room)
     height = 18 if not names or (room < SMALL and not fits) else 32 if fits else BOTTOM
-    return Drawing(written + text(end, y + height - 4, f"{label} →", "end", **draw.PALE), end, height)
+    named = text(end, y + height - 4, f"{label} →", "end", **NAMED.get(label, draw.PALE))
+    return Drawing(tag("g", written, **NAMED.get(label, {})) + named, end, height)
 
 
-def names_beside(names, top, each):
-    """Names to the left of rows of height `each`, if they fit."""
+def what_rows_are(label, y):
+    return text(LEFT - 5, y, f"{label} ↓", "end", **NAMED.get(label, draw.PALE))
+
+
+def names_beside(names, top, each, label="query"):
+    """Names to the left of rows of height `each`, if they fit; label: what the rows are."""
     shown = [draw.shorten(name) for name in names] if each >= SMALL else []
-    return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end") for i, name in enumerate(shown)]
+    look = NAMED.get(label, {})
+    return [text(LEFT - 5, top + (i + 0.5) * each + 4, name, "end", **look) for i, name in enumerate(shown)]
 
 
 def masked_key(y):
@@ -83,7 +90,7 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     n, small = len(tokens), len(tokens) <= CELLS_UP_TO
     corners, side, last = places_of(len(maps), n, width, height)
     each, down = side / n, corners[-1][1] + side
-    parts = [text(LEFT - 5, HEAD - 7, "query ↓", "end", **draw.PALE)]
+    parts = [what_rows_are("query", HEAD - 7)]
     parts += [head_at(*at, k, names[k] if names else f"head {k + 1}") for k, at in enumerate(corners)]
     drawings = maps_at(corners, side, maps, tokens, limit, hidden, taken, touch=touch)
     if whole:
@@ -213,10 +220,10 @@ def colour_bar(limit, shade=PAGE_INK, height=190, exceeded=False):
 
 def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True, columns=None,
           told=4):  # fmt: skip
-    """Vectors (num_tokens, width), one per row, red above zero and blue below; `owners`: each column's head, if any.
+    """Vectors (num_tokens, width), one per row, violet above zero and green below.
 
-    columns: their names, by default numbers. beside: whether the rows' names stand at the left. told: decimals in
-    tooltips: CPUs differ in the fourth one of trained vectors.
+    owners: each column's head, if any. columns: their names, by default numbers. beside: whether the rows' names stand
+    at the left. told: decimals in tooltips: CPUs differ in the fourth one of trained vectors.
     """
     vectors = as_table(vectors)
     columns = columns or list(map(str, range(vectors.shape[1])))

@@ -10,7 +10,7 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import buttons, seed, slider, stops
-from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
+from .ink import KEY_INK, QUERY_INK, SIGNED_INK, VALUE_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
 from .plane import Plane, by_letter, directions, drag, head_planes
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
@@ -64,20 +64,19 @@ class QKVExplorer(Explorer):
     def picture(self, state):
         tokens, wide = self.tokens, len(state.read)
         entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
-        of = Entries(SIGNED_INK, largest(state.keys), ("token", "entry"), "{}, entry {}", decimals_of(state.keys))
-        room = {"side": OPENING_HIGH, "width": 170}
-        queries = heatmap(state.queries, tokens, SYMBOLS[:wide], "queries", of, **room)
-        keys = heatmap(state.keys, tokens, SYMBOLS[:wide], "keys", of, beside=False, **room)
+        columns, room = SYMBOLS[:wide], {"side": OPENING_HIGH, "width": 170}
+        queries = heatmap(state.queries, tokens, columns, "queries", entries_of(state.queries, QUERY_INK), **room)
+        keys = heatmap(state.keys, tokens, columns, "keys", entries_of(state.keys, KEY_INK), beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=OPENING_HIGH, row=3)
         room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [WEIGHT_INK.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
         return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
     def matrices(self, state, entries):
-        drawn, most = [], max(map(largest, state.matrices.values()))
-        for name, matrix in state.matrices.items():
+        drawn = []
+        for (name, matrix), shade in zip(state.matrices.items(), (QUERY_INK, KEY_INK, VALUE_INK), strict=True):
             told = f"{name}, row {{}}, column {{}}"
-            of = Entries(SIGNED_INK, most, ("entry", "entry"), told, decimals_of(matrix), 2)
+            of = Entries(shade, largest(matrix), ("entry", "entry"), told, decimals_of(matrix), 2)
             columns = entries if name == "W_value" else SYMBOLS[: len(entries)]
             touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
             look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
@@ -87,6 +86,11 @@ class QKVExplorer(Explorer):
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
         return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
+
+
+def entries_of(values, shade):
+    """How queries or keys are drawn: the largest of them has its full colour."""
+    return Entries(shade, largest(values), ("token", "entry"), "{}, entry {}", decimals_of(values))
 
 
 def decimals_of(values):

@@ -3,6 +3,8 @@
 import html
 import math
 
+from attention_course.plots import RIGHT_TEXT, WRONG_TEXT
+
 from ..chart import Chart
 from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, move, tag, text
 from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_beside, tell_heads
@@ -13,7 +15,7 @@ ARCS_WIDTH, ARCS_HIGH = 376, 100  # of the arcs, and how high they rise
 # The maps' width, a map's side at most, between maps, and above each for its name.
 MAPS_WIDTH, MAP_SIDE, MAPS_GAP, MAPS_TOP = 346, 122, 10, 20
 STEP_ENDS = 100, 200, 500, *(1000 * 2**n for n in range(30))  # of the axis of steps
-RIGHT_MARK, WRONG_MARK = ("✓", "#1E8E3E"), ("✗", "#D9483B")  # their contrast is 4.1 on white and on dark pages
+RIGHT_MARK, WRONG_MARK = ("✓", RIGHT_TEXT), ("✗", WRONG_TEXT)
 
 
 in_percent, in_nats = "{:.0%}".format, "{:.3g}".format
