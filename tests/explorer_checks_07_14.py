@@ -72,7 +72,7 @@ def check_text(e, text, back):
     assert page.framed_rows(e, "2" if len(read) <= 16 else "0.8", HEAD)[:1] == near(place, off=0.02)
     assert [words.replace(" ✓", "") for words in tooltips(e, ", probability: ")] == bars
     assert not back or numbers(e.said) == near(*comes)
-    assert [*e.controls["back"].options] == [*range(len(read))][::-1]  # to the right is later
+    assert [*dict.fromkeys(e.controls["back"].options)] == [*range(len(read))][::-1]  # to the right is later
 
 
 def check_cost(e, num_tokens, num_heads, width, bytes):
@@ -125,7 +125,7 @@ def check_reading(e, text, layer, head, token, ablate):
     whole, without = MODEL.look(token_ids), MODEL.look(token_ids, state.ablate)
     assert_close(state.maps, without.maps[0])
     assert (state.layer, state.head, state.token) == (layer, head, token)
-    assert [*e.controls["token"].options] == [*range(token_ids.shape[1])]
+    assert [*dict.fromkeys(e.controls["token"].options)] == [*range(token_ids.shape[1])]
     assert len(state.ablate) == {"none": 0, "this head": 1, "its layer": 4}.get(ablate, 5)
     shares, ids = whole.logits[0, token].softmax(dim=-1).topk(5)
     ablated = without.logits[0, token].softmax(dim=-1)[ids]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from explorer_page import SVG, check_maps, paths, told, tree_of, words_of
 from IPython.core.interactiveshell import InteractiveShell
+from made import reset
 from other_layers import DROPPED, JOINED, MASKED, RESULT, WRONG, layer_with, more
 from torch import nn
 
@@ -91,7 +92,7 @@ def test_a_class_that_fails_from_the_start_is_told_in_one_line(old, new, said):
     assert re.search(rf"⚠ .*{said}.*\. Fix it, and run the cell again", html.unescape(e.message))
     assert e.said == "Layer has no picture yet"
     e.controls["seed"].value = 5
-    e.children[1].children[0].click()  # Reset
+    reset(e)
     assert re.search(said, html.unescape(e.message))
     picture = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
     assert re.search(said.split("<code>")[0], " ".join(picture.itertext()).replace("\n", " "))

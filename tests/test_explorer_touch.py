@@ -54,6 +54,20 @@ def test_a_dragged_key_is_where_the_hand_is_and_its_head_alone_weighs_anew(explo
     assert e.shown["moved"] == {}
 
 
+def test_the_dragged_arrow_is_where_the_hand_is_and_no_other_token_asks_for_something_else(explorer):
+    e = explorer("WrapperExplorer")
+    e.set(weights="trained", num_heads=2, d_out=2, example=3)
+    before, keys = e.arrays.weights, e.arrays.planes[1].keys
+    say(e, touch="asked 1,0", at=[60.0, 40.0])
+    [held] = tree_of(e).findall(f".//{SVG}g[@data-touch='asked 1,0']")
+    assert [float(held[0].get(name)) for name in ("cx", "cy")] == pytest.approx([60, 40], abs=0.2)
+    changed = (e.arrays.weights != before).any(dim=-1)  # (num_heads, num_tokens)
+    assert changed.nonzero().tolist() == [[1, 6]]
+    assert torch.equal(e.arrays.planes[1].keys, keys)
+    say(e, touch="asked 1,0", at=None)
+    assert torch.equal(e.arrays.weights, before)
+
+
 def test_an_entry_of_an_embedding_is_dragged_and_scores_and_weights_follow(explorer):
     e = explorer("ScoresExplorer")
     say(e, touch="entry 2", at=[0.0, 1000.0])  # below its axis

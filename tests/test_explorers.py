@@ -3,13 +3,14 @@
 import html
 import random
 import re
+import xml.etree.ElementTree as ET
 
 import explorer_checks_01_06 as first_checks
 import explorer_checks_07_14 as later_checks
 import pytest
 import torch
 from course import LESSONS, read
-from explorer_page import SVG, figures, tooltips, tree_of
+from explorer_page import SVG, figures, tooltips, tree_of, words_of
 from ipywidgets import SelectionSlider
 from made import SENTENCE, make, reset, settings_of
 
@@ -68,13 +69,30 @@ def test_any_state_shows_what_the_layers_compute(explorer, name):
     assert sizes == sizes[:1] * len(sizes)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_slider_has_a_single_option_in_any_state(explorer, name):
+    """Colab's widgets would not draw it."""
+    e = explorer(name)
+    for state in draw_states(e, 12):
+        move(e, state)
+        assert min([len(c._options_full) for c in e.controls.values() if isinstance(c, SelectionSlider)], default=2) > 1
+
+
+def test_a_stored_picture_tells_how_to_move_it_and_where_its_controls_stand(explorer):
+    e = explorer("MaskExplorer")
+    e.set(mask=True, place=2)
+    still = ET.fromstring(e._repr_mimebundle_()["image/svg+xml"])
+    assert words_of(still)[:5] == ["▶ Run this cell (Shift+Enter) to move it", "causal mask", "on", "place of B ?", "2"]
+
+
 @pytest.mark.parametrize("name", ["CacheExplorer", "LengthExplorer"])
-def test_a_greyed_control_does_nothing_and_the_message_names_it(explorer, name):
+def test_a_greyed_control_does_nothing_and_says_why(explorer, name):
     e, greyed = explorer(name), 0
+    tooltips = {control: each.tooltip for control, each in make(name).controls.items() if not each.disabled}
     for state in draw_states(e, 24):
         e.update(**state)
         for control in [control for control in e.controls if e.controls[control].disabled]:
-            assert control in e.message
+            assert e.controls[control].tooltip not in ("", tooltips.get(control))
             shown, greyed = e.view.html, greyed + 1
             e.set(**{control: settings_of(e.controls[control])[-1]})
             assert e.view.html == shown

@@ -14,13 +14,12 @@ from traitlets import Bool, Int, Unicode
 from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
-from .controls import answer_quietly, check_value, nearest
+from .controls import answer_quietly, at_least_two, check_value, make_compact, nearest, shown_value
 from .svg import draw_live, draw_still
 from .words import mark_code, plain, table
 
-NAMED = "104px"  # one width for all controls' names, so that the controls line up in columns
 PAGE = (
-    '<div class="attention-headline">{}</div>'
+    '<div class="attention-headline"><span>{}</span></div>'
     '<div class="attention-page">{}<div class="attention-readouts">{}</div></div>'
 )
 
@@ -70,16 +69,12 @@ class Explorer(widgets.VBox):
         self._moving = False  # whether we move the controls ourselves
         self.controls, self.view = self.make_controls(), View()
         self.shown = self.values | self.touches
+        self._tooltips = {name: control.tooltip for name, control in self.controls.items()}
         reset = widgets.Button(description="Reset", icon="undo", tooltip="Back to the first state")
+        reset.add_class("attention-reset")
         reset.on_click(lambda _: self._try(**self._first))
         for control in self.controls.values():
-            control.style.description_width = NAMED  # a new style object would leak the old one
-            if isinstance(control, widgets.ToggleButtons):
-                control.style.button_width = "auto"  # as wide as their labels
-                control.add_class("widget-inline-hbox")  # only this widget lacks it: name to the left
-            if isinstance(control, widgets.Text):
-                control.layout.grid_area = "auto / 1 / auto / -1"  # its own row, so that a sentence fits
-            control.layout.width = "auto"
+            make_compact(control)
             control.observe(self._moved, names="value")
         self.view.on_msg(self._heard)
         super().__init__([*self.arranged(reset), self.view])
@@ -103,10 +98,9 @@ class Explorer(widgets.VBox):
         return button
 
     def arranged(self, reset):
-        """What's above the picture: a grid of controls, with as many columns as there's room, and buttons."""
-        layout = {"grid_template_columns": "repeat(auto-fit, minmax(270px, 1fr))", "grid_gap": "2px 12px"}
+        """What's above the picture: controls and buttons in a row, or in as many as they need."""
         plays = [self.play_button()] if self.plays else []
-        return [widgets.GridBox([*self.controls.values()], layout=layout), widgets.HBox([reset, *plays])]
+        return [widgets.HBox([*self.controls.values(), *plays, reset])]
 
     def choices(self, values):
         """Options, by name, for controls whose options depend on other values; each control after those it needs."""
@@ -120,8 +114,8 @@ class Explorer(widgets.VBox):
         return {}
 
     def unused(self, values):
-        """The names of controls that do nothing in a state; they are greyed out."""
-        return set()
+        """By name, why a control does nothing in a state, in a few words: it's greyed out, and they're beside it."""
+        return {}
 
     values = property(lambda self: {name: control.value for name, control in self.controls.items()})
     message = property(lambda self: self.view.message)
@@ -160,11 +154,13 @@ class Explorer(widgets.VBox):
     def _move_controls(self, values):
         offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
-            if name in offered and [option for _, option in control._options_full] != list(offered[name]):
+            if name in offered and [option for _, option in control._options_full] != at_least_two(offered[name]):
                 # Old and new options have this place. From another, a page may move the slider itself, and send that.
                 control.index = 0
-                control.options = list(offered[name])
-            control.value, control.disabled = values[name], name in unused
+                control.options = at_least_two(offered[name])
+            control.value = values[name]
+            control.disabled = name in unused
+            control.tooltip = unused.get(name, self._tooltips[name])
 
     def _moved(self, change):
         """A learner moved a control."""
@@ -221,10 +217,14 @@ class Explorer(widgets.VBox):
         said = re.sub("“[^ “”]+ [^ “”]+”", r'<span style="white-space:nowrap">\g<0></span>', mark_code(self.said))
         self.view.html = PAGE.format(said, self.svg, self.readout)
 
+    def ghosts(self):
+        """What a stored picture shows of the controls: their names, and what they stand at."""
+        return {control.description: shown_value(control) for control in self.controls.values()}
+
     def _repr_mimebundle_(self, **kwargs):
         """The live widget, plus a static picture on white and a line of text for places without widgets."""
         return super()._repr_mimebundle_(**kwargs) | {
-            "image/svg+xml": draw_still(self._rows, self.alt, plain(self.said)),
+            "image/svg+xml": draw_still(self._rows, self.alt, plain(self.said), self.ghosts()),
             "text/plain": f"{type(self).__name__}: run this cell to move its sliders.",
         }
 

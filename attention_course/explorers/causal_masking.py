@@ -2,12 +2,13 @@
 
 import torch
 
+from attention_course.plots import VALUE
 from attention_helpers.layers import causal_mask
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import buttons, slider
-from .ink import SIGNED_INK, WEIGHT_INK, largest
+from .ink import SIGNED_INK, largest
 from .svg import TOP, bars, in_row, number
 from .svg_maps import Entries, heatmap
 
@@ -44,7 +45,7 @@ class MaskExplorer(Explorer):
         signed = Entries(SIGNED_INK, largest(state.scores), tell="score of {} for {}", decimals=1)
         scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
         weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
-        room = {"width": 180, "height": TOP + MASK_SIDE, "colours": [WEIGHT_INK.above]}
+        room = {"width": 180, "height": TOP + MASK_SIDE, "colours": [VALUE]}
         return [[in_row(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
 
     def headline(self, state):

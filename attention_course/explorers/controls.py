@@ -54,6 +54,38 @@ def buttons(name, options, tooltip, **more):
     return widgets.ToggleButtons(options=options, description=name, tooltip=tooltip, **more)
 
 
+def at_least_two(options):
+    """A slider's options. Colab's widgets draw none with a single one."""
+    return list(options) if len(options) > 1 else 2 * list(options)
+
+
+TRACK, LONG_TRACK, MANY = 64, 130, 30  # a slider's pixels, and how many options make it long
+
+
+def make_compact(control):
+    """A control as wide as it needs to be, and as wide in each state, so that its neighbours keep their places."""
+    control.style.description_width = "initial"  # a new style object would leak the old one
+    control.layout.width = "auto"
+    if isinstance(control, widgets.ToggleButtons):
+        control.style.button_width = "auto"  # as wide as their labels
+        control.add_class("widget-inline-hbox")  # only this widget lacks it: name to the left
+    if isinstance(control, widgets.Checkbox):
+        control.indent = False
+    if isinstance(control, widgets.SelectionSlider):
+        letters = max(len(label) for label, _ in control._options_full)
+        track = LONG_TRACK if len(control._options_full) > MANY else TRACK
+        control.layout.width = f"calc({len(control.description) + max(letters, 3)}ch + {track + 34}px)"
+
+
+def shown_value(control):
+    """What a control stands at, in words."""
+    if hasattr(control, "label"):
+        return control.label
+    if isinstance(control.value, bool):
+        return "yes" if control.value else "no"
+    return f"{control.value:g}" if hasattr(control, "min") else control.value
+
+
 def answer_quietly(widget):
     """Handle the messages of a widget and of all in it without triggering the events that mark the end of a cell.
 

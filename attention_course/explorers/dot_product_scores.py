@@ -5,7 +5,7 @@ import math
 import ipywidgets as widgets
 import torch
 
-from attention_course.plots import GREY, check_labels
+from attention_course.plots import ABOVE, GREY, VALUE, check_labels
 
 from .base import SentenceExplorer
 from .controls import stops
@@ -17,7 +17,7 @@ from .words import LOOKS
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100)
 VECTORS_HIGH = 148  # of the vectors' bars
 SCORES_SIDE = 202  # of the map: eight numbers fit a row
-BLUE = WEIGHT_INK.above  # one hue for the map and its bars
+BLUE = WEIGHT_INK.above  # of weights: one hue for the map and its bars
 
 
 class ScoresExplorer(SentenceExplorer):
@@ -110,11 +110,12 @@ class ScoresExplorer(SentenceExplorer):
         touch = [f"query {n}" for n in range(len(tokens))]
         look = {"row": query, "side": SCORES_SIDE, "touch": touch}
         table = heatmap(state.weights, tokens, tokens, "weights of all queries", of, **look)
-        room = {"width": 326, "height": 91, "colours": [BLUE]}  # wide enough for each bar's number and name
-        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", axis_range(state.scores), **room)
-        weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", **room)
+        room = {"width": 326, "height": 91}  # wide enough for each bar's number and name
+        ends = axis_range(state.scores)
+        scores = bars({"score": state.scores[query]}, tokens, f"scores of “{who}”", ends, colours=[ABOVE], **room)
+        weights = bars({"weight": state.weights[query]}, tokens, f"weights of “{who}”", colours=[BLUE], **room)
         vectors = {"embedding": state.embeddings[query], "context": state.context[query]}
-        room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, BLUE], "touch": ["embedding"]}
+        room = {"width": 204, "height": VECTORS_HIGH, "colours": [GREY, VALUE], "touch": ["embedding"]}
         context = bars(vectors, self.entries, f"vectors of “{who}”", axis_range(self.embeddings), **room)
         bar = colour_bar(limit, WEIGHT_INK, SCORES_SIDE)
         return [[in_column(scores, weights), context, in_row(table, bar)]]  # in the order in which they are computed

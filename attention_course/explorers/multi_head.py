@@ -17,6 +17,7 @@ from .svg import LEFT, Drawing
 from .svg_maps import colour_bar, head_maps, places_of
 from .words import LOOKS, join_words, plural
 
+ASKED = -1  # where a token is meant: the last token's query, not a key
 CUTS = ["view, then transpose", "view alone"]  # how a wide table becomes heads
 
 
@@ -26,8 +27,8 @@ class HeadsExplorer(Explorer):
     offered: dict
     of_d_out: str  # whose width d_out is
     room: tuple  # the width and height of the maps, and of the planes
-    # Heads that are switched off, from 0; keys moved by hand: by num_heads, the width of all heads, example, head and
-    # token, how far to the right and up.
+    # Heads that are switched off, from 0; keys and last queries moved by hand: by num_heads, the width of all heads,
+    # example, head and token (or ASKED), how far to the right and up.
     touches = {"off": (), "moved": {}}  # noqa: RUF012
 
     def make_controls(self):
@@ -45,8 +46,9 @@ class HeadsExplorer(Explorer):
         return self.offered[values["weights"]]
 
     def unused(self, values):
-        idle = {"d_out": values["weights"] == "hand-made", "seed": values["dropout"] == 0}
-        return {name for name in idle if idle[name]}
+        by_hand = {"d_out": "fixed by hand"} if values["weights"] == "hand-made" else {}
+        undrawn = {"seed": "only with dropout"} if values["dropout"] == 0 else {}
+        return by_hand | undrawn
 
     def note(self, wanted, values):
         said = []
@@ -60,15 +62,15 @@ class HeadsExplorer(Explorer):
         return " ".join(said)
 
     def touched(self, name, place, at=(), by=None):
-        """A head was switched off or on by its map, or a key moved to a place, by some pixels, or back to its own."""
+        """A head was switched off or on by its map, or a key or query moved to a place, by some pixels, or back."""
         if name == "off":
             return self._try(off=tuple(sorted({*self.shown["off"]} ^ {int(place)})))
         head, token = map(int, place.split(","))
         state, planes = self.arrays, self.arrays.planes
         if at != () or by:
             _, side, _ = places_of(len(planes), 1, *self.room)
-            point = len(planes), state.context.shape[1], state.example, head, token
-            self._try(moved=drag(state.moved, point, planes[head], side, "key", token, at, by))
+            point = len(planes), state.context.shape[1], state.example, head, token if name == "key" else ASKED
+            self._try(moved=drag(state.moved, point, planes[head], side, name, token, at, by))
 
     def compute(self, num_heads, d_out, example, dropout, seed, weights, off, moved, cut=CUTS[0]):
         off = tuple(head for head in off if head < num_heads)
@@ -122,16 +124,17 @@ def split(layer, wide, cut):
 def look(layer, tokens, x, cut, p, seed, off, moved=None):
     """What the heads of a layer do with x (num_tokens, d_in), with dropout p drawn from this seed.
 
-    off: heads that give 0; moved: by head and token, how far its key is moved within its plane. wide: queries, keys and
-    values by name, (num_tokens, d_out) each; owners, of the same shape: which head gets each entry. weights, after
-    dropout, and dropped: (num_heads, num_tokens, num_tokens).
+    off: heads that give 0; moved: by head and token, how far its key, or the last query, is moved within its plane.
+    wide: queries, keys and values by name, (num_tokens, d_out) each; owners, of the same shape: which head gets each
+    entry. weights, after dropout, and dropped: (num_heads, num_tokens, num_tokens).
     """
     n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
     queries, own, values = (split(layer, table, cut) for table in wide.values())
-    keys = own.clone()
+    keys, asking = own.clone(), queries.clone()
     for (head, token), place in (moved or {}).items():
-        keys[head, token] += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
-    scores = queries @ keys.mT * layer.head_dim**-0.5
+        point = asking[head, -1] if token == ASKED else keys[head, token]
+        point += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
+    scores = asking @ keys.mT * layer.head_dim**-0.5
     weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
     with drop_weights(layer, p, seed):
         keep = layer.dropout(torch.ones_like(weights))
@@ -141,8 +144,8 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
     names = [*(token[0] for token in tokens[:-1]), "?"]
-    rows = zip(queries, keys, weights[:, -1].tolist(), own, strict=True)
-    planes = [Plane(names, k, q[:0], q[-1], row, (q[-1:], first)) for q, k, row, first in rows]
+    rows = zip(queries, asking, keys, weights[:, -1].tolist(), own, strict=True)
+    planes = [Plane(names, k, q[:0], now[-1], row, (q[-1:], first)) for q, now, k, row, first in rows]
     context = (weights @ values).transpose(0, 1).reshape(n, -1)  # (num_tokens, d_out), heads side by side
     parameters = sum(parameter.numel() for parameter in layer.parameters())
     shown = {"tokens": tokens, "wide": wide, "owners": owners, "weights": weights, "dropped": keep == 0}
@@ -157,7 +160,7 @@ def maps_and_planes(state, width, height):
     whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
     maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)
     titles = [f"head {head}" for head in range(1, len(state.planes) + 1)]
-    size, grips = (width - LEFT, height), [(f"key {head},{{}}", "") for head in heads]
+    size, grips = (width - LEFT, height), [(f"key {head},{{}}", "", f"asked {head},0") for head in heads]
     return [maps, head_planes(state.planes, titles, *size, grips) if titles else Drawing("", *size)]
 
 

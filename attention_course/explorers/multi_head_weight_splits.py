@@ -27,7 +27,7 @@ class SplitExplorer(HeadsExplorer):
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
-        cut = buttons("cut", CUTS, "How a wide table becomes heads", layout={"grid_area": "auto / span 2"})
+        cut = buttons("cut", CUTS, "How a wide table becomes heads")
         return dict([*others, ("cut", cut), weights])
 
     def choices(self, values):
@@ -36,7 +36,8 @@ class SplitExplorer(HeadsExplorer):
         return offered | {"num_heads": [heads for heads in offered["num_heads"] if d_out % heads == 0]}
 
     def unused(self, values):
-        return super().unused(values) | ({"cut"} if values["num_heads"] == 1 else set())
+        uncut = {"cut": "one head"} if values["num_heads"] == 1 else {}
+        return super().unused(values) | uncut
 
     def picture(self, state):
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]

@@ -66,13 +66,11 @@ class LengthExplorer(Explorer):
         }
 
     def unused(self, values):
-        return {"rule"} if values["factor"] == 1 else set()
+        return {"rule": "factor 1 keeps all frequencies"} if values["factor"] == 1 else {}
 
     def note(self, wanted, values):
-        said = ["rule does nothing here: factor 1 keeps all frequencies."] if values["factor"] == 1 else []
-        if values["length"] <= values["window"] < LONGEST_TEXT:
-            said.append("window does nothing here: the text isn't longer.")
-        return " ".join(said)
+        idle = values["length"] <= values["window"] < LONGEST_TEXT
+        return "window does nothing here: the text isn't longer." if idle else ""
 
     def compute(self, length, window, factor, rule, pair):
         losses, far, scores = load_scores()

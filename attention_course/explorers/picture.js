@@ -3,6 +3,7 @@
 
 const QUIET = 400; // milliseconds without a change, after which a headline is read aloud
 const TICK = 10; // milliseconds after which a playing page looks whether the next picture is due
+const AWAY = 20000; // milliseconds out of sight, after which a picture rests
 const STEP = 4; // pixels that an arrow key moves what's held
 
 const set = (part, name, value) => part.getAttribute(name) === `${value}` || part.setAttribute(name, value);
@@ -31,6 +32,10 @@ function nameControls(box) {
         set(button, opens ? "aria-expanded" : "aria-pressed", button.matches(".mod-active"));
         if (opens) button.removeAttribute("aria-pressed");
     });
+    for (const part of box.querySelectorAll(".widget-inline-hbox")) {
+        const off = part.querySelector("[disabled]"), name = part.querySelector(".widget-label");
+        set(part, "data-why", off ? name.title : "");
+    }
     each("i.fa", (icon) => set(icon, "aria-hidden", true)); // its glyph is no word
     for (const part of box.children) part.inert = box.matches(".jupyter-widgets-disconnected");
 }
@@ -44,7 +49,7 @@ function goOnToEnd({ key, target }) {
 /** The explorer around a view gets its names now, and again whenever its controls change. */
 function watchControls(box, view) {
     const observer = new MutationObserver(() => nameControls(box));
-    const what = { subtree: true, childList: true, attributeFilter: ["class", "disabled", "aria-valuetext"] };
+    const what = { subtree: true, childList: true, attributeFilter: ["class", "disabled", "title", "aria-valuetext"] };
     for (const part of box.children) if (part !== view) observer.observe(part, what);
     observer.observe(box, { attributeFilter: ["class"] }); // the kernel is gone
     box.addEventListener("keydown", goOnToEnd);
@@ -125,6 +130,7 @@ class Touch {
         if ("drag" in part.dataset) {
             this.view.querySelector(".attention-shown").setPointerCapture?.(event.pointerId);
             [this.held, this.dragged] = [true, false];
+            this.gripped(part, event);
         }
         if (!("drag" in part.dataset || "write" in part.dataset)) this.line.send({ touch: this.name });
         this.shown();
@@ -135,30 +141,51 @@ class Touch {
         this.held = false;
     }
 
+    /** Where a pointer is in the picture's own pixels; each picture has another part, and may be elsewhere on the page. */
+    place(x, y) {
+        const [part] = this.parts.get(this.name);
+        return new DOMPoint(x, y).matrixTransform(part.parentNode.getScreenCTM().inverse());
+    }
+
+    /** A bar is held anywhere, and its end, data-end, moves as far as the hand. */
+    gripped(part, event) {
+        const at = this.place(event.clientX, event.clientY);
+        this.off = "end" in part.dataset ? at.y - part.dataset.end : 0;
+    }
+
     moveTo(x, y) {
         this.dragged = true;
-        const [part] = this.parts.get(this.name); // each picture has another, and may be elsewhere on the page
-        const at = new DOMPoint(x, y).matrixTransform(part.parentNode.getScreenCTM().inverse());
-        this.line.send({ touch: this.name, at: [at.x, at.y] });
+        const at = this.place(x, y);
+        this.line.send({ touch: this.name, at: [at.x, at.y - this.off] });
     }
 
     pressed(event) {
         const { parts, name } = this, drawn = parts.get(name)?.[0]?.dataset ?? {};
         const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
         const digit = "write" in drawn && /^([-.\d]|Backspace)$/.test(event.key);
-        if (!move && !digit && !["Enter", "Escape"].includes(event.key)) return;
+        const others = event.key === "Tab" || (event.shiftKey && event.key === "Enter");
+        const command = (event.ctrlKey || event.metaKey || event.altKey) && event.key !== "a"; // such as save
+        if (others || command) return;
         event.preventDefault();
-        event.stopPropagation(); // or Lab would go to another cell
+        event.stopPropagation(); // or Lab would cut the cell, or go to another
         if (digit) this.write(event.key);
         else if (move && this.grabbed) this.line.send({ touch: name, by: move.map((each) => STEP * each) });
         else if (move) this.name = this.next(...move);
         else if (event.key === "Enter" && "drag" in drawn) this.grabbed = !this.grabbed;
         else if (event.key === "Enter") this.line.send({ touch: name });
+        else if (event.key === "Delete" && ("drag" in drawn || "write" in drawn)) this.line.send({ touch: name, at: null });
+        else if (event.key !== "Escape") return;
         else if (this.grabbed || this.written) this.line.send({ touch: name, at: null });
-        else this.key.blur();
+        else this.leave();
         if (event.key === "Escape") this.grabbed = false;
         if (!digit) this.written = "";
         this.shown();
+    }
+
+    /** Give the keys back, in Lab to the cell. */
+    leave() {
+        this.key.blur();
+        this.view.closest(".jp-Cell")?.focus({ preventScroll: true });
     }
 
     /** The name that an arrow key leads to: where names have places like 2,1, the one beside, else the next. */
@@ -187,7 +214,7 @@ function render({ model, el }) {
     const own = Math.random().toString(36).slice(2); // a pattern's name is a whole page's
     const line = new Line(model, () => next());
     const touch = new Touch(el, line, ended.signal);
-    let [controls, seen, timer, saying, asked] = [null, undefined, null, null, 0];
+    let [controls, seen, away, timer, saying, asked] = [null, false, null, null, null, 0];
 
     const say = () => (said.textContent = shown.querySelector(".attention-headline")?.textContent ?? "");
     const draw = () => {
@@ -207,9 +234,9 @@ function render({ model, el }) {
         if (seen && model.get("playing")) timer = setInterval(next, TICK);
     };
     const watch = new IntersectionObserver(([{ isIntersecting, target }]) => {
-        const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-        if (isIntersecting && seen === undefined && !calm) line.send({ seen: true });
-        if (isIntersecting || seen !== undefined) seen = isIntersecting;
+        clearTimeout(away);
+        if (isIntersecting) seen = true;
+        else away = setTimeout(() => (seen = false) || play(), AWAY); // a scroll to and fro pauses nothing
         const box = target.closest(".attention-explorer");
         if (box) controls ??= watchControls(box, el);
         play();
@@ -223,6 +250,7 @@ function render({ model, el }) {
         for (const name in heard) model.off(name, heard[name]);
         model.off("msg:custom", line.answered);
         ended.abort();
+        clearTimeout(away);
         clearInterval(timer);
         controls?.disconnect();
         watch.disconnect();

@@ -66,7 +66,7 @@ def directions_of(keys, asked):
 def axes_and_scales(plane, side):
     """The two directions, (head_dim, 2), to the right and up, and the pixels per unit of keys and of queries."""
     queries, keys = plane.last or (torch.cat((plane.queries, plane.asked[None])), plane.keys)
-    axes = directions(keys) if len(plane.queries) else directions_of(keys, plane.asked)
+    axes = directions(keys) if len(plane.queries) else directions_of(keys, queries[-1])
     furthest = [(vectors.double() @ axes).norm(dim=1).max().clamp(min=1e-9) for vectors in (keys, queries)]
     inner = OUTER if keys.shape[1] == 1 else INNER
     return axes, [side / 2 * share / far for share, far in zip((inner, OUTER), furthest, strict=True)]
@@ -89,7 +89,9 @@ def drag(moved, point, plane, side, kind, n, at, by):
     if at is None:
         return others
     axes, scales = axes_and_scales(plane, side)
-    scale, now = scales[kind == "query"], (plane.keys if kind == "key" else plane.queries)[n].double() @ axes
+    scale = scales[kind != "key"]
+    held = {"key": plane.keys, "query": plane.queries, "asked": plane.asked[None]}[kind][n]
+    now = held.double() @ axes
     if by:
         at = side / 2 + now[0] * scale + by[0], side / 2 - now[1] * scale + by[1]
     x, y = (min(max(float(each), 0.0), side) - side / 2 for each in at)
@@ -97,12 +99,12 @@ def drag(moved, point, plane, side, kind, n, at, by):
     return others | {point: tuple((aim - now + torch.tensor(moved.get(point, (0.0, 0.0)))).tolist())}
 
 
-def draw_plane(plane, head, side, grips=("", "")):
+def draw_plane(plane, head, side, grips=("", "", "")):
     """One Plane as SVG in its head's colour, the origin in the middle: queries are dots, keys squares.
 
     If a head is one wide, it's a line, with queries above it and keys below. Where only one query is drawn, its arrow
-    is equally long in every head, and names avoid all marks. grips: what a key and a query are called that a hand can
-    move, with {} for their place.
+    is equally long in every head, and names avoid all marks. grips: what a key, a query and the arrow are called that
+    a hand can move, with {} for their place.
     """
     keys, queries, [asked] = place_points(plane, side)
     middle, flat, alone, colour = side / 2, plane.keys.shape[1] == 1, not queries, head_colour(head)
@@ -125,7 +127,9 @@ def draw_plane(plane, head, side, grips=("", "")):
         if side >= TALKATIVE:
             named.append((name, spot, (0, -1) if flat else outward(spot, middle, 1)))
     names = [write_name(*each, side, 9 if flat else 2 - alone, taken) for each in named]
-    return "".join([*parts, arrow((middle, middle - row), end, colour), *names])
+    tip = tag("circle", says="the asked query", cx=end[0], cy=end[1], r=9, fill="transparent")
+    tip = tag("g", tip, data_touch=grips[2], data_drag="") if grips[2] else ""
+    return "".join([*parts, arrow((middle, middle - row), end, colour), tip, *names])
 
 
 def draw_mark(name, spot, weight, colour, grip=""):

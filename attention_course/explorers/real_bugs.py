@@ -27,7 +27,7 @@ class SuspectsExplorer(Explorer):
 
     def make_controls(self):
         return {
-            "suspect": buttons("suspect", [*LAYERS], "Whose attention this is", layout={"grid_area": "auto / span 2"}),
+            "suspect": buttons("suspect", [*LAYERS], "Whose attention this is"),
             "training": buttons("mode", {"eval": False, "training": True}, "Which mode the layer is in"),
             "head": buttons("map of", {"head 1": 0, "head 2": 1}, "Whose attention weights are shown"),
         }

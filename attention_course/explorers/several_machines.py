@@ -40,7 +40,7 @@ class MachinesExplorer(Explorer):
         split = "What is shared: heads, or tokens in one of two orders"
         return {
             "processes": stops("processes", PROCESSES, 1, "How many processes share the layer"),
-            "split": buttons("split", [*SAID], split, layout={"grid_area": "auto / span 2"}),
+            "split": buttons("split", [*SAID], split),
             "num_tokens": stops("num_tokens", SPLIT_LENGTHS.items(), 2**20, "The length of one text"),
             "num_heads": stops("num_heads", QUERY_HEADS, 128, "Heads of queries; each is 128 wide"),
             "num_kv_heads": stops("num_kv_heads", KV_HEADS, 8, "Heads of keys and values, which queries share"),
@@ -50,7 +50,7 @@ class MachinesExplorer(Explorer):
         return {"num_kv_heads": [n for n in KV_HEADS if n <= values["num_heads"]]}
 
     def unused(self, values):
-        return {"split"} if values["processes"] == 1 else set()
+        return {"split": "one process"} if values["processes"] == 1 else {}
 
     def note(self, wanted, values):
         copies = values["processes"] // values["num_kv_heads"]

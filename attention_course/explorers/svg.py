@@ -13,6 +13,7 @@ from attention_course.plots import HEAD_COLOURS, SERIES, as_array, head_colour
 
 from .words import LOOKS, shares
 
+FONT = "Arial, Helvetica, sans-serif"  # as wide everywhere, but where there's none of the first two
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
 TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
@@ -30,6 +31,10 @@ PATTERN = (
     '<pattern id="hatched" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<path d="M-1 1l2 -2M0 7l7 -7M6 8l2 -2" stroke="currentColor" stroke-opacity="0.3"/></pattern>'
 )
+INSET, BAND, BAND_COLOUR = 12, 32, "#0068B4"  # of a stored picture: around it, and above it a band that says so
+ON_BAND = {"font_weight": "bold", "fill": "#fff"}
+DASHED = {"fill": "none", "stroke": "#888", "stroke_width": 1.5, "stroke_dasharray": "6 4"}
+TRACK = {"stroke_width": 4, "stroke_opacity": 0.25}
 LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
 DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
 COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
@@ -96,7 +101,7 @@ def make_svg(drawing, back="", most=math.inf, **more):
     width, height = round(drawing.width), round(drawing.height)
     scale = min(1, most / max(width, 1))
     room = {"width": round(scale * width), "height": round(scale * height), "viewBox": f"0 0 {width} {height}"}
-    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": "sans-serif", "fill": "currentColor"}
+    names = {"xmlns": "http://www.w3.org/2000/svg", "font_family": FONT, "fill": "currentColor"}
     pattern = PATTERN if HATCHED in drawing.svg else ""
     return tag("svg", back + pattern + drawing.svg, **names, **room, **more)
 
@@ -112,15 +117,38 @@ def draw_live(rows, words):
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
 
 
-def draw_still(rows, words, headline=""):
-    """The headline and rows of drawings as one SVG on white, for everything that isn't a live page."""
+def draw_still(rows, words, headline="", controls=None):
+    """The headline and rows of drawings as one SVG on white, which says that it's a picture and how to move it.
+
+    controls: what each stands at, by name; they're drawn without a handle.
+    """
     drawing = in_column(*(in_row(*row) for row in rows))
-    said = textwrap.wrap(headline, max(30, int(drawing.width / 8.5)))
+    width = max(drawing.width, 420)
+    said = textwrap.wrap(headline, int(width / 8.5))
     lines = [text(0, 16 + 20 * n, words, "start", 16, font_weight="bold") for n, words in enumerate(said)]
-    drawing = in_column(Drawing("".join(lines), 0, 20 * len(lines)), drawing) if lines else drawing
-    ground = tag("rect", width="100%", height="100%", fill="#fff")
+    inside = in_column(ghosts(controls or {}, width), Drawing("".join(lines), 0, 20 * len(lines)), drawing, gap=10)
+    room = {"width": inside.width + 2 * INSET, "height": BAND + inside.height + 2 * INSET}
+    frame = tag("rect", x=1, y=1, width=room["width"] - 2, height=room["height"] - 2, rx=8, **DASHED)
+    band = tag("path", d=f"M0 {BAND}V8q0 -8 8 -8H{room['width'] - 8:.0f}q8 0 8 8V{BAND}z", fill=BAND_COLOUR)
+    band += text(INSET, BAND - 10, "▶ Run this cell (Shift+Enter) to move it", "start", 15, **ON_BAND)
+    ground = tag("rect", width="100%", height="100%", fill="#fff", rx=8)
     look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
-    return make_svg(drawing, ground, STORED, **look)
+    framed = Drawing(frame + band + move(inside.svg, INSET, BAND + INSET), *room.values())
+    return make_svg(framed, ground, STORED, **look)
+
+
+def ghosts(controls, width):
+    """Controls that can't be moved, in rows: their names and what they stand at."""
+    parts, x, y = [], 0, 0
+    for name, value in controls.items():
+        wide = [EM * 12 * len(words) for words in (name, value)]
+        if x and x + sum(wide) + 70 > width:
+            x, y = 0, y + 22
+        parts.append(text(x, y + 13, name, "start", 12, fill_opacity=0.55))
+        parts.append(line(x + wide[0] + 6, y + 9, x + wide[0] + 46, y + 9, stroke="currentColor", **TRACK))
+        parts.append(text(x + wide[0] + 52, y + 13, value, "start", 12, fill_opacity=0.55))
+        x += sum(wide) + 70
+    return Drawing("".join(parts), width, y + 18 if parts else 0)
 
 
 def names_below(names, places, y, room):
@@ -169,10 +197,13 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
             place = {"x": x, "y": min(y, zero), "width": each, "height": abs(y - zero)}
             parts.append(tag("rect", says=f"{says}: {number(value, 4)}", fill=colour, **place))
             if kind in touch:
-                grip = {"x": x, "y": y - 8, "width": each, "height": 16, "fill": "transparent"}
-                parts.append(tag("rect", says=says, **grip, data_touch=f"entry {j}", data_drag=""))
+                ends = min(y, zero) - 8, max(y, zero) + 8  # the whole bar can be held
+                hold = {"x": x, "y": ends[0], "width": each, "height": ends[1] - ends[0], "fill": "transparent"}
+                parts.append(draw_grip(x + each / 2, y))
+                parts.append(tag("rect", says=says, **hold, data_touch=f"entry {j}", data_drag="", data_end=f"{y:.1f}"))
             if size >= SMALL:
-                parts.append(text(x + each / 2, y - 3 if value >= 0 else y + size, number(value), size=size))
+                above = 6 if kind in touch else 3
+                parts.append(text(x + each / 2, y - above if value >= 0 else y + size, number(value), size=size))
     parts.append(names_below(names, middles, TOP + height, slot))
     foot = (20 if fit(names, slot) else BOTTOM) + 16 * (len(table) > 1)
     x, y = 30, TOP + height + foot - 4
@@ -181,6 +212,12 @@ def bars(series, names, title="", limits=(0.0, 1.0), width=160, height=180, colo
         x += 24 + EM * SMALL * len(kind)
     said = [f"{kind}: {shares(names, values)}" for kind, values in table.items()]
     return Drawing("".join(parts), width, TOP + height + foot, f"{title}, {'; '.join(said)}.")
+
+
+def draw_grip(x, y):
+    """What shows that a bar's end can be dragged: a handle across it."""
+    look = {"fill": "var(--jp-layout-color0, #fff)", "stroke": "currentColor", "pointer_events": "none"}
+    return tag("rect", x=x - 9, y=y - 3, width=18, height=6, rx=3, **look)
 
 
 def arcs(weights, names, source, title="", width=240, height=90, far=None):

@@ -32,10 +32,7 @@ class CacheExplorer(Explorer):
         }
 
     def unused(self, values):
-        return set() if values["window"] else {"first"}
-
-    def note(self, wanted, values):
-        return "" if values["window"] else "first tokens does nothing here: without a window, every token is kept."
+        return {} if values["window"] else {"first": "only with a window"}
 
     def compute(self, num_tokens, num_kv_heads, window, first, bytes):
         kept = kept_of(num_tokens, window, first)

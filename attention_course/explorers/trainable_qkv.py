@@ -68,7 +68,7 @@ class QKVExplorer(Explorer):
         queries = heatmap(state.queries, tokens, columns, "queries", entries_of(state.queries, QUERY_INK), **room)
         keys = heatmap(state.keys, tokens, columns, "keys", entries_of(state.keys, KEY_INK), beside=False, **room)
         weights = heatmap(state.weights, tokens, tokens, "weights", side=OPENING_HIGH, row=3)
-        room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [WEIGHT_INK.above]}
+        room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [VALUE_INK.above]}
         read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
         return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
 
@@ -147,7 +147,7 @@ class KeyWidthExplorer(Explorer):
         title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
         weights = bars({"weight": state.weights}, state.tokens, title, **look)
         accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
-        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}")])
+        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}", "")])
         return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
@@ -176,8 +176,8 @@ class ScalingExplorer(Explorer):
     def make_controls(self):
         return {
             "d_k": slider("d_k", 64, 1, 64, "The width of queries and keys"),
-            "seed": seed(789),
             "scaling": widgets.Checkbox(False, description="divide by √d_k", tooltip="Scale the scores before softmax"),
+            "seed": seed(789),
         }
 
     def compute(self, d_k, seed, scaling):

@@ -86,10 +86,10 @@ class LiveExplorer:
         return self.settle(lambda values: values[name] != pytest.approx(self.first[name]))
 
     def control(self, number):
-        """A control by its place in the grid; the Reset button's place is behind the last."""
+        """A control by its place in the row; the Reset button's place is behind the last."""
         if number == len(self.names):
-            return self.box.locator(":scope > .widget-hbox > button").first
-        return self.box.locator(":scope > .widget-gridbox > *").nth(number)
+            return self.box.locator(".attention-reset")
+        return self.box.locator(":scope > .widget-hbox > *").nth(number)
 
     def enabled(self):
         """The places of the controls that aren't greyed out."""
@@ -200,7 +200,7 @@ def test_it_fits_on_a_screen_and_nothing_is_cut_off_or_too_small(explorer):
         assert room["smallest"] * min(room["scales"]) >= 8
         assert room["cut"] == []
         assert not room["scrolls"]
-        assert explorer.box.locator(":scope > .widget-gridbox").evaluate(CUT) == []
+        assert explorer.box.locator(":scope > .widget-hbox").evaluate(CUT) == []
     assert room["height"] <= 660
     assert min(room["scales"]) >= 0.99  # where there's room, a drawing has its own size
 

@@ -111,15 +111,19 @@ def middle_of(box, touch):
     return tuple(box.page.evaluate(MIDDLE, f"{part} > :not(title):last-child, rect{part}"))
 
 
-def drag(box, touch, *places):
-    """Drag what's touched from place to place, and wait until it is where the hand left it."""
-    mouse, spot = box.page.mouse, middle_of(box, touch)
-    held = box.page.evaluate(ON_TOP, spot)  # another may be above it by now
+def pull(mouse, spot, *places):
     mouse.move(*spot)
     mouse.down()
     for place in places:
         mouse.move(*place)
     mouse.up()
+
+
+def drag(box, touch, *places):
+    """Drag what's touched from place to place, and wait until it is where the hand left it."""
+    spot = middle_of(box, touch)
+    held = box.page.evaluate(ON_TOP, spot)  # another may be above it by now
+    pull(box.page.mouse, spot, *places)
     end = pytest.approx(places[-1], abs=2)
     wait_until(lambda: middle_of(box, held) == end, lambda: f"{held} is at {middle_of(box, held)}, not {end}")
 
@@ -141,7 +145,11 @@ def test_a_row_is_chosen_by_pointer_and_by_keys_and_read_aloud_and_a_bar_is_drag
     box.get_by_role("button", name="Reset").click()
     kernel.wait_for("shown.values['query']", 1)
     x, y = middle_of(box, "entry 0")
-    drag(box, "entry 0", (x, y + 15), (x, y + 30))
+    box.locator(".attention-headline", has_text="“journey” looks").wait_for()
+    top = lambda: box.locator("[data-touch='entry 0']").evaluate("bar => bar.getBoundingClientRect().y")  # noqa: E731
+    end = pytest.approx(top() + 30, abs=2)
+    pull(box.page.mouse, (x, y), (x, y + 15), (x, y + 30))  # by its middle: the bar's end moves as far as the hand
+    lab.wait_until(lambda: top() == end, lambda: f"the bar's end is at {top()}, not {end}")
     assert kernel.ask("shown.shown['changed'][1, 0] < float(shown.embeddings[1, 0]) - 0.1")
 
 
@@ -154,11 +162,20 @@ def test_an_entry_of_a_matrix_is_typed_over(lab):
     entry = "float(shown.arrays.matrices['W_key'][{}])"
     kernel.wait_for(entry.format("6, 1"), -2.5)
     assert kernel.ask("bool((shown.embeddings @ shown.arrays.matrices['W_key'] == shown.arrays.keys).all())")
+    cells = box.page.locator(".jp-Cell")
+    before = cells.count()
+    for pressed in ("Control+a", "x", "a", "b", "d", "d", "Delete"):
+        key.press(pressed)
+    assert (cells.count(), box.page.locator(".jp-Cell.jp-mod-selected").count()) == (before, 1)
+    kernel.wait_for(entry.format("6, 1"), -10.0)  # Delete puts it back
     key.press("ArrowUp")
     key.press_sequentially("7")
     kernel.wait_for(entry.format("5, 1"), 7.0)
     key.press("Escape")
     kernel.wait_for(entry.format("5, 1"), 0.0)
+    key.press("Escape")  # from now on, keys are Lab's again
+    box.page.keyboard.press("b")
+    lab.wait_until(lambda: cells.count() == before + 1, "no cell was added")
 
 
 def test_a_click_asks_a_query_and_a_dragged_key_follows_and_its_last_place_is_never_lost(lab):

@@ -88,7 +88,7 @@ class Playground(Explorer):
         return shown_of(TrainingRun(**values))
 
     def unused(self, values):
-        return set() if values["task"] == NEXT else {"mask"}  # the question comes last: it has no future to read
+        return {} if values["task"] == NEXT else {"mask": "the question comes last"}  # it has no future to read
 
     def picture(self, state):
         next_character = state.task == NEXT
