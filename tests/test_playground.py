@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from explorer_page import SVG, numbers, say, tooltips, tree_of, words_of
+from explorer_page import SVG, figures, numbers, say, tooltips, tree_of, words_of
 
 from attention_course.build import build_layer
 from attention_course.explorers.playground import explorer as playground
-from attention_course.explorers.playground.explorer import REMEDY, Playground
+from attention_course.explorers.playground.explorer import Playground
 from attention_course.explorers.playground.runs import TrainingRun, prefix_losses
+from attention_course.explorers.playground.trials import TRIAL_STEPS, TRIALS
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
 
@@ -79,14 +80,10 @@ def test_the_honest_loss_comes_now_and_then_and_is_that_of_prefixes(ground):
     assert [each.step for each in ground.arrays.honest] == [20, 40]
 
 
-def test_it_plays_once_a_page_shows_it_and_a_moved_control_then_begins_anew_and_plays_on_to_the_same_numbers(ground):
+def test_it_waits_for_play_and_a_moved_control_begins_anew_and_plays_on_to_the_same_numbers(ground):
     ground.controls["seed"].value = 5
     assert not ground.view.playing
-    say(ground, seen=True)
-    assert ground.view.playing
-    ground.pause()
-    say(ground, seen=True)  # another page
-    assert not ground.view.playing
+    ground.play()
     ground.controls["num_heads"].value = 4
     say(ground, 6, next=True)
     ground.controls["seed"].value = SMALL["seed"]
@@ -98,19 +95,43 @@ def test_it_plays_once_a_page_shows_it_and_a_moved_control_then_begins_anew_and_
     assert torch.equal(fresh.arrays.weights, ground.arrays.weights)
 
 
-def test_the_failure_of_one_head_offers_a_second_which_then_plays_and_learns(ground):
-    remedy = ground.buttons[REMEDY]
-    ground.set(num_heads=1, d_out=32, seed=0)
-    ground.run(59)
-    assert not shown(remedy)
-    ground.run(1)
-    assert shown(remedy)
-    remedy.click()
-    assert (ground.values["num_heads"], ground.view.playing) == (2, True)
-    assert not shown(remedy)
+def test_a_trial_asks_first_then_plays_to_step_100_says_what_was_seen_and_leads_on():
+    ground = Playground()
+    for number, trial in TRIALS.items():
+        following = ground.buttons["Next trial"]
+        assert (ground.tabs.value, ground.view.playing, ground.arrays.step) == (number, False, 0)
+        assert ground.values == ground._first | trial.controls
+        assert trial.watch in ground.readout
+        assert trial.seen not in ground.readout
+        assert not shown(following)
+        ground.play()
+        while ground.view.playing:
+            say(ground, next=True)
+        assert ground.arrays.step == TRIAL_STEPS
+        assert trial.seen in ground.readout
+        assert shown(following) == (number < 3)
+        if number < 3:
+            following.click()
+    one, two, (usual, honest) = ground.results.values()
+    assert {f"{one:.0%}", f"{two:.0%}", f"{usual:.1f}", f"{honest:.1f}"} <= {*figures(ground.readout)}
+    assert one < 0.55 < 0.98 < two
+    assert usual < 1 < honest
+
+
+def test_a_moved_control_leads_to_free_play_and_a_tab_back_to_its_trial():
+    ground = Playground()
+    assert not shown(ground.free)
     ground.run(100)
-    assert ground.arrays.learned == numbers(ground.said)[2]
-    assert ground.arrays.predicted == ground.arrays.answers
+    ground.set(num_heads=4)
+    assert (ground.tabs.value, shown(ground.free)) == (0, True)
+    assert shown(ground.buttons["Next trial"]) is False
+    ground.run(100)
+    ground.tabs.value = 2
+    assert (ground.values["num_heads"], ground.arrays.step, shown(ground.free)) == (2, 0, False)
+    assert [*ground.results] == [1]  # what's measured in free play is no trial's
+    ground.run(3)
+    ground.tabs.value = 0
+    assert (ground.values["num_heads"], ground.arrays.step) == (2, 3)
 
 
 def test_it_pauses_after_its_longest_run_and_then_goes_on(ground, monkeypatch):

@@ -16,7 +16,7 @@ from attention_helpers.sentences import Sentence
 
 from .controls import answer_quietly, at_least_two, check_value, make_compact, nearest, shown_value
 from .svg import draw_live, draw_still
-from .words import mark_code, plain, table
+from .words import Markup, mark_code, plain, table
 
 PAGE = (
     '<div class="attention-headline"><span>{}</span></div>'
@@ -32,7 +32,7 @@ class State(SimpleNamespace):
 
 
 class View(anywidget.AnyWidget):
-    """What the page shows of an explorer; picture.js says when it's seen, wants the next picture, or is touched."""
+    """What the page shows of an explorer; picture.js says when it wants the next picture, or is touched."""
 
     _esm = Path(__file__).with_name("picture.js")
     _css = Path(__file__).with_name("picture.css")
@@ -53,7 +53,7 @@ class Explorer(widgets.VBox):
       them; or a complete state. ValueError for an impossible one
     - picture(arrays): rows (lists) of Drawings, whose sizes are the same in every state
     - headline(arrays): one sentence on what you see, with its numbers, as text or Markup
-    - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name
+    - readouts(arrays): what neither says, in a table below the picture, as text or Markup by name; or Markup
 
     Explorer(name=value, ...) gives the first state, to which Reset leads back, and explorer.set(name=value, ...) moves
     controls from code, and what can be touched in the picture. Both raise ValueError for an unknown control, a value
@@ -185,8 +185,6 @@ class Explorer(widgets.VBox):
             with self._lock:
                 if content.get("next") and view.playing:
                     self.next_picture()
-                elif content.get("seen"):
-                    self.seen()
                 elif "touch" in content:
                     name, place = content.pop("touch").split()
                     self.touched(name, place, **content)
@@ -199,9 +197,6 @@ class Explorer(widgets.VBox):
         control.index = (control.index + 1) % len(control.options)
         self.view.playing = control.index < len(control.options) - 1
 
-    def seen(self):
-        """A page shows the explorer, and its reader doesn't ask for less motion."""
-
     def touched(self, name, place, **how):
         """The picture was touched where it has data-touch="name place": that chooses a control's value."""
         if name in self.controls and not self.controls[name].disabled:
@@ -209,7 +204,8 @@ class Explorer(widgets.VBox):
 
     def draw(self, arrays):
         """Show arrays in the picture and in words, but not in the controls, which the learner may be moving."""
-        self.said, rows, self.readout = self.headline(arrays), self.picture(arrays), table(self.readouts(arrays))
+        self.said, rows, readouts = self.headline(arrays), self.picture(arrays), self.readouts(arrays)
+        self.readout = readouts if isinstance(readouts, Markup) else table(readouts)
         words = [part.words for row in rows for part in row if part.words]
         self.alt = " ".join([f"{plain(self.said).rstrip('.')}.", *words])
         self.svg = draw_live(rows, self.alt)

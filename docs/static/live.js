@@ -20,7 +20,7 @@ class Live {
         this.part("controls").hidden = false;
         this.inputs.forEach((input) => input.addEventListener("input", () => this.moved(input)));
         const asked = this.open();
-        if (this.data.plays) this.prepare(asked);
+        if (this.data.trials) this.prepare(asked);
         if (asked) box.scrollIntoView();
     }
 
@@ -82,7 +82,7 @@ class Live {
     }
 
     draw() {
-        const { fails, controls, states } = this.data;
+        const { controls, states, trials } = this.data;
         const last = this.state;
         this.state = this.node(states[this.place]);
         this.morph(this.view, last, this.state);
@@ -92,7 +92,9 @@ class Live {
             input.setAttribute("aria-valuetext", label);
             input.nextElementSibling.textContent = label;
         });
-        if (this.data.plays) this.part("remedy").classList.toggle("live-wanted", fails.includes(this.place));
+        if (!trials) return;
+        const [trial, step] = this.inputs;
+        this.part("following").hidden = +trial.value + 1 >= trials || step.value !== step.max;
     }
 
     /** Once the hand rests, read the headline aloud, and write where this state can be found again. */
@@ -106,37 +108,33 @@ class Live {
     }
 
     moved(input) {
-        const [run, step] = this.inputs;
-        if (this.data.plays && input === step) this.play(false);
-        if (this.data.plays && input === run && !CALM.matches) {
-            step.value = 0;
-            this.play(true);
+        if (this.data.trials) {
+            const [trial, step] = this.inputs;
+            this.play(false);
+            if (input === trial) step.value = 0;
         }
         this.draw();
         this.say();
     }
 
-    /** The playground: it plays once it's seen, and rests while it isn't. */
+    /** The playground: it waits for Play, but on the front page plays by itself once it's seen, and rests while it isn't. */
     prepare(asked) {
-        const [run, step] = this.inputs;
+        const [trial, step] = this.inputs;
         this.part("play").addEventListener("click", () => {
             if (!this.wanted && step.value === step.max) step.value = 0;
             this.play(!this.wanted);
             if (!this.wanted) this.say();
         });
-        this.part("remedy").addEventListener("click", () => {
-            run.value = 1;
-            step.value = CALM.matches ? step.max : 0;
-            this.play(!CALM.matches);
-            this.draw();
-            this.say();
+        this.part("following").addEventListener("click", () => {
+            trial.value = +trial.value + 1;
+            this.moved(trial);
             this.part("play").focus();
         });
-        this.part("remedy").classList.remove("live-wanted");
-        if (!CALM.matches && !asked) {
-            run.value = step.value = 0;
+        const front = document.querySelector(".doors");
+        if (!asked && !(front && CALM.matches)) {
+            trial.value = step.value = 0;
             this.draw();
-            this.play(true);
+            this.play(front);
         }
         const seen = ([{ isIntersecting }]) => {
             this.seen = isIntersecting;
@@ -146,7 +144,7 @@ class Live {
     }
 
     play(wanted) {
-        this.wanted = wanted;
+        this.wanted = Boolean(wanted);
         this.part("play").textContent = wanted ? "Pause" : "Play";
         this.next();
     }

@@ -13,6 +13,8 @@ from functools import cache
 
 from PIL import Image
 
+from attention_course.explorers.playground.trials import TRIALS, trial_of
+
 from . import trees
 from .run_cell import shown_by
 
@@ -23,9 +25,8 @@ NOTEBOOKS_OWN = ' (data-touch|data-drag|data-write|xmlns)="[^"]*"'  # what the s
 LARGE_IMAGE = r"data:image/png;base64,([^\"]{20000,})"
 EVERY = slice(None)  # all values of a control
 STEPS = [*range(21), *range(22, 62, 2), *range(65, 105, 5)]  # of the playground: fewer where little changes
-RUNS = {
-    "one head": {"num_heads": 1, "learning_rate": 0.01},
-    "two heads": {"num_heads": 2, "learning_rate": 0.01},
+RUNS = {f"{number}: {trial.name}": trial.controls for number, trial in TRIALS.items()}
+RUNS |= {
     "steps too small": {"num_heads": 1, "learning_rate": 0.0001},
     "steps too large": {"num_heads": 1, "learning_rate": 0.1},
     "one question, d_out 1": {"task": "one question", "d_out": 1},
@@ -44,7 +45,7 @@ SPLITS = {
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
 GRIDS = {
-    "Playground": {"run": RUNS, "step": {str(step): {"step": step} for step in STEPS}},
+    "Playground": {"trial": RUNS, "step": {str(step): {"step": step} for step in STEPS}},
     "ScoresExplorer": {"query": EVERY, "temperature": EVERY},
     "QKVExplorer": {"made": EVERY},
     "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
@@ -95,12 +96,14 @@ class Live:
         torch.set_num_threads(1)
         self.explorer = shown_by(codes)
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
+        if self.trains:
+            self.explorer.results = None  # a page shows what its reader has seen, not what was computed before
         grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
         self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
 
     @property
     def start(self):
-        """The place of the first state in the grid; of a playground, the end of a run that learned."""
+        """The place of the first state in the grid; of a playground, the end of the trial that learns."""
         if self.trains:
             return [1, len(STEPS) - 1]
         fits = [[self.first.items() >= each.items() for each in offered.values()] for offered in self.grid.values()]
@@ -116,6 +119,7 @@ class Live:
         step = wanted.pop("step")
         if self.explorer.values != wanted or self.explorer.arrays.step > step:
             self.explorer.set(**wanted)
+            self.explorer.tabs.value = trial_of(self.first, wanted)
         if more := step - self.explorer.arrays.step:
             self.explorer.run(more)
 
@@ -137,16 +141,14 @@ class Live:
 
     def states(self):
         """All states for the page's scripts, as trees; the first one's HTML; and the controls that the site lacks."""
-        made, fails, views = trees.Trees(), [], {}
-        for n, place in enumerate(itertools.product(*(range(len(offered)) for offered in self.grid.values()))):
+        made, views = trees.Trees(), {}
+        for place in itertools.product(*(range(len(offered)) for offered in self.grid.values())):
             views[place] = f'<div class="live-view">{self.page(place)}</div>'
             made.add(views[place])
-            if self.trains and self.explorer.buttons["Add a head"].layout.visibility is None:
-                fails.append(n)
         moved = {name for offered in self.grid.values() for values in offered.values() for name in values}
         rest = [control.description for name, control in self.controls.items() if name not in moved]
         controls = [self.described(name) for name in self.grid]
-        found = {"controls": controls, "start": self.start, "fails": fails, "plays": self.trains}
+        found = {"controls": controls, "start": self.start, "trials": len(TRIALS) * self.trains}
         return found | made.packed(), views[tuple(self.start)], rest
 
 
@@ -162,7 +164,7 @@ def native_control(each, index):
 
 
 BUTTONS = """<button type="button" class="live-play">Play</button>
-<button type="button" class="live-remedy">Add a head</button>"""
+<button type="button" class="live-following">Next trial</button>"""
 BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 <div class="live-controls" hidden>{controls}</div>
 <p class="live-said" role="status"></p>
@@ -175,7 +177,7 @@ BLOCK = """<div class="live {kind}" role="group" aria-label="{name}">
 def block(codes, kind):
     """An explorer as HTML, and the controls that only the notebook's has. codes: a tuple."""
     found, view, rest = Live(codes, kind).states()
-    controls = "\n".join(map(native_control, found["controls"], found["start"])) + BUTTONS * found["plays"]
+    controls = "\n".join(map(native_control, found["controls"], found["start"])) + BUTTONS * bool(found["trials"])
     name = re.sub("(?<=[a-z])(?=[A-Z])", " ", kind)
     states = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", r"<\/")  # would end the script
     return BLOCK.format(kind=kind, name=name, controls=controls, view=view, states=states), rest

@@ -29,11 +29,10 @@ This explorer has some of its states here. In the notebook, {more}you can choose
 To try it, [set the course up](/docs/index.md#run-it-yourself), open this notebook there, and run the cell above.
 :::"""
 ABOUT = "Attention in PyTorch, from a dot product to the heads of a GPT, in notebooks with explorers that move."
-# What the start page says of a notebook's cells, and what it says here, where the playground plays by itself.
+# What the start page says of a notebook's cells, and what it says here.
 INSTEAD = {
-    r"Press Shift\+Enter\s+twice, and\s+(watch .*? back\.) If nothing\s+starts, .*?\)\.": "Now watch how one learns.",
-    r"Press \*Play\* .*? and wait": "Choose the run *one head*, press *Play* and wait",
-    r"Choose the task": "In the notebook, choose the task",
+    r"Press Shift\+Enter\s+twice, and\s+you'll get .*?\)\.": "In the picture below, a model learns to do that.",
+    r"In \*Free play\* you can": "In the notebook's *Free play* you can",
 }
 SOLUTION = """<details><summary>Solution</summary>
 

@@ -10,32 +10,31 @@ from attention_helpers.checks import check_size
 from attention_helpers.training.loop import held_interrupt
 
 from ..base import Explorer
-from ..controls import buttons, listed, seed, stops
-from ..words import LOOKS, plural
+from ..controls import buttons, listed, make_compact, seed, stops
+from ..words import LOOKS, Markup, plural
 from .charts import draw_answer, draw_maps, in_nats, in_percent, measured_curves, question_arcs, write_line
 from .runs import D_IN, LEARNED, NEXT, STEADY, TASKS, TrainingRun
+from .trials import TABS, TRIAL_STEPS, TRIALS, measured_result, trial_of, write_panel
 
 HEAD_COUNTS, D_OUTS = (1, 2, 4), (1, 2, 4, 8, 16, 32)
 LONGEST_RUN = 500  # steps, after which a playing playground pauses until Play is pressed again
-SURE = 60  # steps, after which one head that answers two questions is offered another
+SURE = 60  # steps, after which little changes
 SOON, LATER = 1, 5  # steps per picture up to the step SURE, and from then on
 PICTURE_TIME = 40  # milliseconds per picture, at least
-REMEDY = "Add a head"
-ROW_LAYOUT = {"flex_flow": "row wrap", "grid_gap": "4px", "align_items": "center"}
-FIRST_ROW = {"task": "166px", "mask": "auto", "num_heads": "134px", "d_out": "162px", "dropout": "177px"}
 D_OUT = f"The width of all heads together; d_in is {D_IN}, or d_out for the next character"
 
 
 class Playground(Explorer):
-    """Train one attention layer and watch it. Moving a control restarts training from the seed.
+    """Train one attention layer and watch it: in three trials, or in free play, where its controls can be moved.
 
-    play() and pause() work like the button: the page asks for picture after picture. run(steps) trains from code and
-    then shows the result, the same every time. It starts to play by itself once a page shows it, unless the reader's
-    system asks for less motion; from then on, a moved control plays too. Held-out examples are evaluated in eval mode.
+    A trial sets all controls, asks for a prediction, and waits at step 0 for Play. play() and pause() work like the
+    button: the page asks for picture after picture. run(steps) trains from code and then shows the result, the same
+    every time. A control moved from code to what's no trial's leads to free play. Held-out examples are evaluated in
+    eval mode. results: by trial, what was measured after its 100 steps; None keeps and shows none.
     """
 
     def __init__(self):
-        self.lively = False  # whether somebody sees it move
+        self.results = {}
         super().__init__()
         self.view.pace = PICTURE_TIME
 
@@ -56,26 +55,36 @@ class Playground(Explorer):
         return button
 
     def arranged(self, reset):
-        """What a newcomer needs in one line; the rest opens with More."""
-        play, look = self.play_button(), {"tooltip": "More controls", "layout": {"width": "auto"}}
-        play.button_style, more = "primary", widgets.ToggleButton(description="More", **look)
-        remedy = self.make_button(REMEDY, "", "Two heads, from step 0", self.give_second_head)
-        remedy.add_class("attention-remedy")
-        step = self.make_button("Step", "step-forward", "Up to the next picture", lambda: self.run(self.pace))
+        """The trials as tabs, and in one row the buttons that all need; in free play also the controls."""
+        self.tabs = buttons("trial", TABS, "What to try")
+        self.tabs.add_class("attention-tabs")
+        self.tabs.observe(self._chosen, names="value")
+        play = self.play_button()
+        play.button_style = "primary"
         restart = self.make_button("Restart", "fast-backward", "Back to step 0, with these controls", self.restart)
-        self.buttons = {"Play": play, REMEDY: remedy}
+        following = self.make_button("Next trial", "", "The next trial, at step 0", self.open_next)
+        step = self.make_button("Step", "step-forward", "Up to the next picture", lambda: self.run(self.pace))
+        self.buttons = {"Play": play, "Next trial": following}
         paces = [(str(each or "auto"), each) for each in (0, 1, 2, 5, 10, 20)]
         self.speed = stops("steps per picture", paces, 0, f"auto: {SOON} up to step {SURE}, then {LATER}")
-        more.add_class("attention-more")
-        first = [self.controls[name] for name in FIRST_ROW]
-        others = [control for name, control in self.controls.items() if name not in FIRST_ROW]
-        for control, width in zip(first, FIRST_ROW.values(), strict=True):
-            control.layout.width = width  # heads keep theirs, so that nothing moves where fewer are possible
-        for control in (*first, *others, self.speed):
-            control.style.description_width = "initial"
-        box = widgets.HBox([*others, self.speed, step, restart, reset], layout=ROW_LAYOUT | {"display": "none"})
-        more.observe(lambda change: set_shown(box, change["new"]), names="value")
-        return [widgets.VBox([widgets.HBox([*first, play, more, remedy], layout=ROW_LAYOUT), box])]
+        for widget in (self.tabs, self.speed):
+            make_compact(widget)
+        self.free = widgets.HBox([*self.controls.values(), self.speed, step, reset], layout={"display": "none"})
+        return [self.tabs, widgets.HBox([play, restart, following]), self.free]
+
+    def _chosen(self, change):
+        """A tab was chosen: a trial begins at step 0, free play goes on from where it is."""
+        with self._lock:
+            trial = change["new"]
+            set_shown(self.free, not trial)
+            if trial in (0, trial_of(self._first, self.shown)):
+                self.draw(self.arrays)
+            else:
+                self.pause()
+                self.update(**self._first | TRIALS[trial].controls)
+
+    def open_next(self):
+        self.tabs.value = self.tabs.value + 1
 
     def choices(self, values):
         return {"num_heads": [heads for heads in HEAD_COUNTS if values["d_out"] % heads == 0]}
@@ -123,13 +132,17 @@ class Playground(Explorer):
         """Steps of training up to the next picture."""
         return self.speed.value or (SOON if self.arrays.run.step < SURE else LATER)
 
-    def play(self):
-        """Keep training, picture after picture as the page asks for them, until pause() or for LONGEST steps."""
-        self.lively = self.view.playing = True
+    def update(self, **moved):
+        """As in every explorer; what's no trial's state is shown in free play."""
+        with self._lock:
+            super().update(**moved)
+            trial = trial_of(self._first, self.shown)
+            if self.tabs.value not in (0, trial):
+                self.tabs.value = trial
 
-    def seen(self):
-        if not self.lively:
-            self.play()
+    def play(self):
+        """Keep training, picture after picture as the page asks for them, until pause() or for LONGEST_RUN steps."""
+        self.view.playing = True
 
     def pause(self):
         self.view.playing = False
@@ -154,24 +167,13 @@ class Playground(Explorer):
         self.wanted = self.shown
         self.update()
 
-    def give_second_head(self):
-        self.set(num_heads=2)
-        self.play()
-
-    def _moved(self, change):
-        """As in every explorer; where it's seen to move, it also plays."""
-        with self._lock:
-            before = self.shown
-            super()._moved(change)
-        if self.lively and self.shown is not before:
-            self.play()
-
     def next_picture(self):
         run = self.arrays.run
         before = run.step
         run.take(self.pace)
         self.show_run()
-        if run.step // LONGEST_RUN > before // LONGEST_RUN:
+        told = self.tabs.value and before < TRIAL_STEPS <= run.step
+        if told or run.step // LONGEST_RUN > before // LONGEST_RUN:
             self.pause()
 
     def show_run(self):
@@ -179,12 +181,19 @@ class Playground(Explorer):
 
     @torch.no_grad()
     def draw(self, state):
+        trial, done = self.tabs.value, state.step >= TRIAL_STEPS
+        if trial and done and self.results is not None:
+            self.results.setdefault(trial, measured_result(state))
         super().draw(state)
-        more = state.num_heads == 1 and state.d_out > 1 and state.step >= SURE and state.learned is None
-        # it keeps its room where it may be offered, so that nothing jumps when it is
-        self.buttons[REMEDY].layout.visibility = None if more and state.task == TASKS[0] else "hidden"
+        # It keeps its room, so that nothing jumps when it appears.
+        self.buttons["Next trial"].layout.visibility = None if done and trial in (1, 2) else "hidden"
         set_shown(self.controls["mask"], state.task == NEXT)
-        set_shown(self.buttons[REMEDY], state.task != NEXT)
+
+    def ghosts(self):
+        return {"trial": self.tabs.label}
+
+    def readouts(self, state):
+        return Markup(write_panel(self.tabs.value, state.step, self.results))
 
 
 def set_shown(widget, wanted):
