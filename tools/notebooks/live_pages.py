@@ -19,7 +19,7 @@ from . import trees
 from .run_cell import shown_by
 
 PLAYGROUND = ("from attention_course.explorers import Playground\nPlayground()",)
-LISTED = 5  # options at most, if they have names but no order: else a slider has them
+LISTED = 6  # options at most, if they have names but no order: else a slider has them
 LISTS = ("Dropdown", "ToggleButtons", "Checkbox", "NoneType")
 NOTEBOOKS_OWN = ' (data-touch|data-drag|data-write|xmlns)="[^"]*"'  # what the site's page needs none of
 LARGE_IMAGE = r"data:image/png;base64,([^\"]{20000,})"
@@ -36,11 +36,9 @@ RESCUES = {
     "window of 32": {"factor": 1, "window": 32},
     **{f"{rule}, factor 4": {"rule": rule, "factor": 4, "window": 256} for rule in ("linear", "NTK-aware", "Llama 3")},
 }
-MADE = [("hand-made", 6, heads) for heads in (1, 2, 3, 6)]
-MADE += [("trained", d_out, heads) for d_out in (8, 32) for heads in (1, 2, 4, 8)]
-SPLITS = {
-    f"{weights}, d_out {d_out}, num_heads {heads}": {"weights": weights, "d_out": d_out, "num_heads": heads}
-    for weights, d_out, heads in MADE
+MADE = {
+    "hand-made": {"weights": "hand-made"},
+    "trained, d_out 8": {"weights": "trained", "d_out": 8},
 }
 # By explorer: its controls on the site, and the values that each offers, as a list or a slice of all its values. In a
 # dictionary, an option's name leads to the values of several controls. Controls are moved in this order.
@@ -53,7 +51,12 @@ GRIDS = {
     "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
     "KeyWidthExplorer": {"d_out": EVERY, "step": EVERY, "asked": [0, 1]},
     "WrapperExplorer": {"num_heads": EVERY, "d_out": EVERY, "dropout": [0.0, 0.2], "example": [1, 2]},
-    "SplitExplorer": {"layer": SPLITS, "dropout": [0.0, 0.5], "cut": EVERY},
+    "SplitExplorer": {
+        "weights": MADE,
+        "num_heads": [1, 2, 3, 4, 6, 8],
+        "dropout": [0.0, 0.5],
+        "cut": EVERY,
+    },
     "LearningExplorer": {"example": [1, 2], "step": EVERY},
     "CostExplorer": {"num_tokens": EVERY, "num_heads": [6, 12, 48], "width": [768, 4096], "bytes": [4, 1]},
     "CacheExplorer": {"num_tokens": EVERY, "num_kv_heads": [1, 8, 32], "window": EVERY, "bytes": [2, 1]},
@@ -75,8 +78,7 @@ def settings(name, values, controls):
     options = getattr(controls[name], "_options_full", checkbox)
     labels = {value: str(label) for label, value in options}
     chosen = [*labels][values] if isinstance(values, slice) else values
-    # With weights made by hand, some values aren't offered.
-    return {labels.get(value, str(value)): {name: value} for value in chosen if not labels or value in labels}
+    return {labels.get(value, str(value)): {name: value} for value in chosen}  # some it has in other states only
 
 
 def lighter(image):
@@ -98,6 +100,7 @@ class Live:
         self.controls, self.first, self.trains = self.explorer.controls, self.explorer.values, kind == "Playground"
         if self.trains:
             self.explorer.results = None  # a page shows what its reader has seen, not what was computed before
+            self.explorer.restart()
         grid = {name: settings(name, values, self.controls) for name, values in GRIDS[kind].items()}
         self.grid = {name: offered for name, offered in grid.items() if len(offered) > 1}
 

@@ -41,7 +41,7 @@ SOLUTION = """<details><summary>Solution</summary>
 **Why it's right.** {why}
 
 </details>"""
-NOT_YET = r"^\*\*Not attempted yet.*\n"  # nor can anybody answer: of the reply, the hints stay
+NOT_YET = r"(?m)^\*\*Not attempted yet.*\n"  # nor can anybody answer: of the reply, the hints stay
 FRONT = "<!-- the playground, live -->"
 
 
