@@ -35,11 +35,12 @@ def check_qkv(e, made):
         values = x[:, 3:6]
     weights = torch.softmax(queries @ keys.T, dim=-1)
     check_maps(e, weights[None], tokens)
-    cells = [words.rpartition(": ")[0] for words in page.tooltips(e, ", entry ")]
-    assert cells == 2 * [f"{token}, entry {entry}" for token in tokens for entry in "ABC123?"[: queries.shape[1]]]
-    assert tips(e, ", entry ") == near(queries, keys, off=1e-4)
-    assert page.framed_rows(e) == near(3.0, off=0.02)
-    assert tips(e, ", read: ") == near((weights @ values)[3], off=1e-4)
+    check_maps(e, (queries @ keys.T)[None], tokens, "score of {} for {}", limit=(queries @ keys.T).abs().max())
+    made = {"queries": queries, "keys": keys, "values": values, "context": weights @ values}
+    for name, table in made.items():
+        assert tips(e, f"{name}, ") == near(table, off=1e-4)
+    cells = [words.rpartition(": ")[0] for words in page.tooltips(e, "queries, ")]
+    assert cells == [f"queries, {token}, entry {entry}" for token in tokens for entry in "ABC123?"[: queries.shape[1]]]
 
 
 def check_scaling(e, d_k, seed, scaling):

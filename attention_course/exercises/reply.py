@@ -2,6 +2,11 @@
 
 from typing import NamedTuple
 
+# By verdict: a bar at the left, and a ground so thin that it suits a light page and a dark one.
+BARS = {True: "solid #1e8e3e", False: "solid #d9483b", None: "dashed #767676"}
+GROUNDS = {True: "rgba(30, 142, 62, 0.12)", False: "rgba(217, 72, 59, 0.12)", None: "rgba(118, 118, 118, 0.1)"}
+CALLOUT = '<div style="border-left: 4px {}; background-color: {}; padding: 8px 12px">\n\n{}\n\n</div>'
+
 
 class Reply(NamedTuple):
     """What a check says. `right` is True, False, or None for an exercise that was not attempted yet.
@@ -18,12 +23,14 @@ class Reply(NamedTuple):
         return self.text
 
     def _repr_markdown_(self):
-        """A click opens the next hint, in which the one after is folded."""
+        """An exercise's verdict is a callout. A click opens the next hint, in which the one after is folded."""
+        if self.right is None and not self.hints:
+            return self.text
         folds = ""
         for number in range(len(self.hints), self.shown, -1):
             summary = f"<summary>Hint {number} of {len(self.hints)}</summary>"
             folds = f"\n\n<details>{summary}\n\n{self.hints[number - 1]}{folds}\n\n</details>"
-        return self.text + folds
+        return CALLOUT.format(BARS[self.right], GROUNDS[self.right], self.text + folds)
 
 
 class Progress:

@@ -3,7 +3,7 @@
 import html
 import textwrap
 
-from attention_course.plots import WRONG_TEXT
+from attention_course.plots import RIGHT_TEXT, WRONG, WRONG_TEXT
 
 from .ink import largest
 from .svg import BOTTOM, LEFT, TOP, Drawing, line, tag, text
@@ -11,26 +11,35 @@ from .svg_maps import head_maps, influence_map, strip
 
 MOST_MAPS = 12
 WIDTH = 590  # of the verdicts, and of the maps
+SIGNS = "✗⚠?•✓"  # of verdicts, in their order
 LINES, PITCH, LETTERS = 10, 17, 84  # of the verdicts: how many lines, how high, and of how many letters
 SIDE = 152  # of the maps
 ASIDE, RESULT = 170, 108  # the side of the influence map; the height of the result
 
 
 def draw_verdicts(verdicts):
-    """The verdicts, each after its sign, on LINES lines; what doesn't fit is in the tooltips, with all other words."""
-    shown = [*verdicts.values()][: LINES - 1]
+    """The verdicts, what's wrong first, on LINES lines; what doesn't fit is in the tooltips, with all other words."""
+    shown = sorted(verdicts.values(), key=lambda verdict: SIGNS.index(verdict[0]))[: LINES - 1]
     parts, y, spare = [], 1, LINES - len(shown)
     for sign, claim, words, *_ in shown:
         said = f"{claim}: {words}"
         more = min(len(textwrap.wrap(said, LETTERS)) - 1, spare)
         lines, spare = textwrap.wrap(said, LETTERS, max_lines=1 + more, placeholder=" …"), spare - more
-        look = {"font_weight": "bold", "fill": WRONG_TEXT if sign == "✗" else "currentColor"}
-        inside = text(2, y + 15, sign, "start", 15, **look) + in_lines(lines, len(claim), 22, y + 14)
+        look = {"font_weight": "bold", "fill": {"✗": WRONG_TEXT, "✓": RIGHT_TEXT}.get(sign, "currentColor")}
+        inside = text(8, y + 15, sign, "start", 15, **look) + in_lines(lines, len(claim), 28, y + 14)
+        if sign == "✗":
+            inside = callout(y, PITCH * len(lines) + 3) + inside
         parts.append(line(0, y, WIDTH, y, stroke="currentColor", stroke_opacity=0.15))
         parts.append(tag("g", inside, says=said.replace("`", "")))
         y += PITCH * len(lines) + 3
     words = " ".join(f"{sign} {claim}: {words}." for sign, claim, words, *_ in verdicts.values())
     return Drawing("".join(parts), WIDTH, LINES * PITCH + 26, words)
+
+
+def callout(y, height):
+    """The ground of what's wrong, with a bar at its left."""
+    ground = tag("rect", y=y, width=WIDTH, height=height, fill=WRONG, fill_opacity=0.12)
+    return ground + tag("rect", y=y, width=4, height=height, fill=WRONG)
 
 
 def in_lines(lines, bold, x, y):

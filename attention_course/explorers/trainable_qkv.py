@@ -10,15 +10,15 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import buttons, seed, slider, stops
-from .ink import KEY_INK, QUERY_INK, SIGNED_INK, VALUE_INK, WEIGHT_INK, largest, weight_limit
+from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
 from .plane import Plane, by_letter, directions, drag, head_planes
+from .qkv_flow import draw_reading, draw_sources
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
 from .words import LOOKS, join_words, list_numbers
 
-SCALING_SIDE, OPENING_HIGH, LINE, PLANE = 200, 150, 15, 240  # of maps, a matrix's row, and the plane's side
-SYMBOLS = "ABC123?"  # an embedding's entries
+SCALING_SIDE, PLANE = 200, 240  # of maps, and of the plane
 NAMES = list("123456")  # of random queries and keys
 MADE = {"the embeddings": "embeddings", "matrices by hand": "matrices", "the same, one row missing": "row missing"}
 
@@ -47,9 +47,11 @@ class QKVExplorer(Explorer):
             if of == made:
                 matrices[name][row, column] = value
         queries, keys, values = (self.embeddings @ matrix for matrix in matrices.values())  # (4, 3) or (4, 7) each
-        weights = torch.softmax(queries @ keys.T, dim=-1)  # without a scale
-        read = (weights @ values)[-1]  # by the question, (3,) or (7,)
-        return {"queries": queries, "keys": keys, "weights": weights, "read": read, "matrices": matrices}
+        scores = queries @ keys.T  # (4, 4), without a scale
+        weights = torch.softmax(scores, dim=-1)  # (4, 4)
+        context = weights @ values  # (4, 3) or (4, 7)
+        made = {"queries": queries, "keys": keys, "values": values, "matrices": matrices}
+        return made | {"scores": scores, "weights": weights, "context": context}
 
     def touched(self, name, place, value=None, **how):
         """An entry of a matrix was typed over, or put back."""
@@ -62,40 +64,11 @@ class QKVExplorer(Explorer):
         self._try(written=written)
 
     def picture(self, state):
-        tokens, wide = self.tokens, len(state.read)
-        entries = SYMBOLS if wide == 7 else SYMBOLS[3:6]
-        columns, room = SYMBOLS[:wide], {"side": OPENING_HIGH, "width": 170}
-        queries = heatmap(state.queries, tokens, columns, "queries", entries_of(state.queries, QUERY_INK), **room)
-        keys = heatmap(state.keys, tokens, columns, "keys", entries_of(state.keys, KEY_INK), beside=False, **room)
-        weights = heatmap(state.weights, tokens, tokens, "weights", side=OPENING_HIGH, row=3)
-        room = {"width": 240, "height": TOP + OPENING_HIGH, "colours": [VALUE_INK.above]}
-        read = bars({"read": state.read}, entries, "what “B ?” reads", **room)
-        return [[in_row(queries, keys), in_row(weights, read)], [self.matrices(state, entries)]]
-
-    def matrices(self, state, entries):
-        drawn = []
-        for (name, matrix), shade in zip(state.matrices.items(), (QUERY_INK, KEY_INK, VALUE_INK), strict=True):
-            told = f"{name}, row {{}}, column {{}}"
-            of = Entries(shade, largest(matrix), ("entry", "entry"), told, decimals_of(matrix), 2)
-            columns = entries if name == "W_value" else SYMBOLS[: len(entries)]
-            touch = [f"{name} {{}},{row}" for row in range(len(matrix))]
-            look = {"side": 7 * LINE, "width": 120, "beside": not drawn, "touch": touch}
-            drawn.append(heatmap(matrix, SYMBOLS, columns, name, of, **look))
-        return in_row(*drawn, gap=24)
+        return [[draw_sources(state, self.tokens, self.embeddings), draw_reading(state, self.tokens)]]
 
     def headline(self, state):
         pair, itself = state.weights[3, [1, 3]].tolist()
         return f"“B ?” gives {number(pair, 3)} of its weight to “B 1” and {number(itself, 3)} to itself"
-
-
-def entries_of(values, shade):
-    """How queries or keys are drawn: the largest of them has its full colour."""
-    return Entries(shade, largest(values), ("token", "entry"), "{}, entry {}", decimals_of(values))
-
-
-def decimals_of(values):
-    """Decimals that are enough for numbers made by hand."""
-    return 0 if torch.equal(values, values.round()) else 1
 
 
 class KeyWidthExplorer(Explorer):
