@@ -131,7 +131,8 @@ def check_heads(e, trained, wide, dropout, example):
     check_dropped(e, state.weights, scores.softmax(dim=-1), dropout)
     check_maps(e, state.weights, state.tokens, hidden=hidden)
     context = (state.weights @ values).transpose(0, 1).flatten(1)
-    assert tips(e, ", entry ")[-context.numel() :] == near(context, off=6e-3 if trained else 1e-4)
+    last = tips(e, f"{state.tokens[-1]}, entry ")[-context.shape[1] :]
+    assert last == near(context[-1], off=6e-3 if trained else 1e-4)
     planes = zip(keys, state.weights[:, -1].tolist(), strict=True)
     check_planes(e, [*planes] if trained else [])
     if trained:

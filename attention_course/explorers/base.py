@@ -154,10 +154,11 @@ class Explorer(widgets.VBox):
     def _move_controls(self, values):
         offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
-            if name in offered and [option for _, option in control._options_full] != at_least_two(offered[name]):
+            options = at_least_two(control, offered[name]) if name in offered else None
+            if options and [option for _, option in control._options_full] != options:
                 # Old and new options have this place. From another, a page may move the slider itself, and send that.
                 control.index = 0
-                control.options = at_least_two(offered[name])
+                control.options = options
             control.value = values[name]
             control.disabled = name in unused
             control.tooltip = unused.get(name, self._tooltips[name])

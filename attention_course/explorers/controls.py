@@ -54,9 +54,10 @@ def buttons(name, options, tooltip, **more):
     return widgets.ToggleButtons(options=options, description=name, tooltip=tooltip, **more)
 
 
-def at_least_two(options):
-    """A slider's options. Colab's widgets draw none with a single one."""
-    return list(options) if len(options) > 1 else 2 * list(options)
+def at_least_two(control, options):
+    """A control's options; a slider has two or more, because Colab's widgets draw none with a single one."""
+    alone = len(options) == 1 and isinstance(control, widgets.SelectionSlider)
+    return list(options) * (2 if alone else 1)
 
 
 TRACK, LONG_TRACK, MANY = 64, 130, 30  # a slider's pixels, and how many options make it long

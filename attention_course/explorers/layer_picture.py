@@ -70,7 +70,7 @@ def draw_influence_map(state, tokens):
 
 
 def draw_result(state, tokens):
-    drawn = strip(state.result.nan_to_num(), tokens, None, "result", ASIDE, RESULT)
+    drawn = strip(state.result.nan_to_num(), tokens, "result", ASIDE, RESULT)
     if state.result.isnan().any():
         drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"), words="")
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take

@@ -10,11 +10,9 @@ from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
 from .controls import buttons, dropout, seed, stops
-from .ink import weight_limit
+from .head_columns import sizes_of
 from .lookup_models import drop_weights, examples, find_right, load_lookup, show_example
-from .plane import Plane, directions_of, drag, head_planes
-from .svg import LEFT, Drawing
-from .svg_maps import colour_bar, head_maps, places_of
+from .plane import Plane, directions_of, drag
 from .words import LOOKS, join_words, plural
 
 ASKED = -1  # where a token is meant: the last token's query, not a key
@@ -26,7 +24,7 @@ class HeadsExplorer(Explorer):
 
     offered: dict
     of_d_out: str  # whose width d_out is
-    room: tuple  # the width and height of the maps, and of the planes
+    high: int  # pixels of the heads' columns
     # Heads that are switched off, from 0; keys and last queries moved by hand: by num_heads, the width of all heads,
     # example, head and token (or ASKED), how far to the right and up.
     touches = {"off": (), "moved": {}}  # noqa: RUF012
@@ -68,7 +66,7 @@ class HeadsExplorer(Explorer):
         head, token = map(int, place.split(","))
         state, planes = self.arrays, self.arrays.planes
         if at != () or by:
-            _, side, _ = places_of(len(planes), 1, *self.room)
+            *_, side = sizes_of(len(planes), self.high)
             point = len(planes), state.context.shape[1], state.example, head, token if name == "key" else ASKED
             self._try(moved=drag(state.moved, point, planes[head], side, name, token, at, by))
 
@@ -91,7 +89,7 @@ class HeadsExplorer(Explorer):
         first, second = (f"{share:.0%}" for share in state.accuracy.tolist())
         point = len(state.planes), state.context.shape[1], state.example
         own = "without moves, " * any(moved[:3] == point for moved in state.moved)
-        return f"{looks}; {own}first digit right in {first}, second in {second}"
+        return f"{looks}; {own}digits right in {first} and {second}"
 
 
 def two_lookups(swapped):
@@ -150,18 +148,6 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
     parameters = sum(parameter.numel() for parameter in layer.parameters())
     shown = {"tokens": tokens, "wide": wide, "owners": owners, "weights": weights, "dropped": keep == 0}
     return shown | {"context": context, "parameters": parameters, "planes": planes, "accuracy": None}
-
-
-def maps_and_planes(state, width, height):
-    """The heads' maps, and next to them, in the same arrangement, their planes, if there are any."""
-    limit, hidden = weight_limit(len(state.tokens)), causal_mask(len(state.tokens))
-    bar = colour_bar(limit, height=height - 116, exceeded=state.dropout > 0)
-    heads = range(len(state.weights))
-    whole = {f"off {head}": f"head {head + 1}: choose it to switch it off or on" for head in heads}
-    maps = head_maps(state.weights, state.tokens, limit, hidden, state.dropped, width, height, bar=bar, whole=whole)
-    titles = [f"head {head}" for head in range(1, len(state.planes) + 1)]
-    size, grips = (width - LEFT, height), [(f"key {head},{{}}", "", f"asked {head},0") for head in heads]
-    return [maps, head_planes(state.planes, titles, *size, grips) if titles else Drawing("", *size)]
 
 
 def find_most(row, tokens):

@@ -5,11 +5,12 @@ import itertools
 from attention_course.plots import head_colour
 
 from .controls import buttons, nearest
-from .ink import SIGNED_INK, largest
+from .head_columns import head_columns
+from .ink import largest
 from .lookup_models import HEAD_NUMBERS
-from .multi_head import CUTS, HeadsExplorer, maps_and_planes, task
+from .multi_head import CUTS, HeadsExplorer, task
 from .svg import LEFT, TOP, Drawing, draw_title, in_row, move, number, tag, text
-from .svg_maps import colour_bar, names_beside, strip
+from .svg_maps import names_beside
 
 SPLIT_OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2, 3, 6], "d_out": [6], "example": [1, 2], "cut": CUTS},
@@ -23,7 +24,7 @@ class SplitExplorer(HeadsExplorer):
     """Cut queries, keys and values, each made in one product, into heads, in the right way and in a wrong one."""
 
     offered, of_d_out = SPLIT_OFFERED, "all heads together"
-    room = 402, 206  # of the maps, and of the planes
+    high = 350
 
     def make_controls(self):
         *others, weights = super().make_controls().items()
@@ -41,11 +42,7 @@ class SplitExplorer(HeadsExplorer):
 
     def picture(self, state):
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
-        owners = [column * state.num_heads // state.d_out for column in range(state.d_out)]
-        look = {"width": TABLE_SIDE, "height": TABLE_HIGH, "beside": False, "told": 4 if state.accuracy is None else 2}
-        context = strip(state.context, state.tokens, owners, "contexts, side by side", **look)
-        context = in_row(context, colour_bar(largest(state.context), SIGNED_INK, height=TABLE_HIGH))
-        return [[in_row(*tables), context._replace(height=160)], maps_and_planes(state, *self.room)]
+        return [[in_row(*tables)], [head_columns(state, self.high)]]
 
     def readouts(self, state):
         head_dim = f"{state.d_out} / {state.num_heads} = {state.d_out // state.num_heads}"

@@ -7,8 +7,8 @@ import torch
 
 from attention_course.plots import head_colour
 
-from .svg import LEFT, PALE, SMALL, Drawing, line, move, number, tag, text
-from .svg_maps import frame, head_at, places_of
+from .svg import PALE, SMALL, Drawing, line, move, number, tag, text
+from .svg_maps import HEAD, frame, head_at
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
 TALKATIVE = 150  # pixels of a side, from which on queries have names, too
@@ -177,30 +177,20 @@ def arrow(start, end, colour):
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
 
 
-def head_planes(planes, titles, width, height, grips):
-    """A titled Plane per head, in a grid like that of the heads' maps; grips: as in draw_plane, for each."""
-    corners, side, _ = places_of(len(planes), 1, LEFT + width, height)
-    parts = [legend(planes[0], corners[-1][1] + side)]
-    for head, (plane, title, (x, y)) in enumerate(zip(planes, titles, corners, strict=True)):
-        drawn = draw_plane(plane, head, side, grips[head])
-        parts += [head_at(x - LEFT, y, head, title), move(drawn, x - LEFT, y)]
-    return Drawing("".join(parts), width, height)
+def titled_plane(plane, title, side, grips):
+    """A Plane with its title above it, and below it what its marks are; grips: as in draw_plane."""
+    parts = [head_at(0, HEAD, 0, title), move(draw_plane(plane, 0, side, grips), 0, HEAD), legend(plane, HEAD + side)]
+    return Drawing("".join(parts), side + 30, HEAD + side + 46)
 
 
 def legend(plane, y):
     """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
-    width, alone = plane.keys.shape[1], not len(plane.queries)
-    points, names = (0, 113), ((21, "the last query"), (124, "key, filled by its weight"))
-    about = "the further a key is in the arrow's direction, the higher its score"
-    if alone and width == 1:
-        about = "on a line, only a key at an end can have the highest score"
-    elif not alone:
-        points, names = (50, 112), ((11, "query"), (71, "asked"), (123, "key, filled by its weight"))
-        kinds = {1: "one wide: a line", 2: "two wide: a plane"}
-        about = kinds.get(width, f"{width} wide: where keys spread most")
-        about += "; pale: not here" if None in plane.weights else ""
-    marks = "" if alone else tag("circle", cx=4, cy=y + 11, r=3)
-    marks += arrow((points[0], y + 11), (points[0] + 16, y + 11), "currentColor")
-    marks += tag("rect", x=points[1], y=y + 8, width=7, height=7)
-    words = "".join(text(x, y + 15, name, "start") for x, name in names)
+    width = plane.keys.shape[1]
+    kinds = {1: "one wide: a line", 2: "two wide: a plane"}
+    about = kinds.get(width, f"{width} wide: where keys spread most")
+    about += "; pale: not here" if None in plane.weights else ""
+    marks = tag("circle", cx=4, cy=y + 11, r=3) + arrow((50, y + 11), (66, y + 11), "currentColor")
+    marks += tag("rect", x=112, y=y + 8, width=7, height=7)
+    names = {11: "query", 71: "asked", 123: "key, filled by its weight"}
+    words = "".join(text(x, y + 15, name, "start") for x, name in names.items())
     return marks + words + text(0, y + 31, about, "start", **PALE)

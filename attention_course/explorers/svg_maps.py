@@ -80,12 +80,12 @@ def masked_key(y):
 
 
 def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, row=None, names=None,
-              bar=None, touch=None, whole=None):  # fmt: skip
+              bar=None, touch=None):  # fmt: skip
     """One map per head (num_heads, num_tokens, num_tokens), as large as will fit.
 
     limit: the value with full colour. hidden: (num_tokens, num_tokens); taken: like maps, or None; row: the row to
     frame in each map; names: of the heads; bar: a colour bar, drawn to the right of the maps in extra space.
-    touch: what choosing a row chooses, a name for each; whole: what choosing a map chooses, words by name.
+    touch: what choosing a row chooses, a name for each.
     """
     n, small = len(tokens), len(tokens) <= CELLS_UP_TO
     corners, side, last = places_of(len(maps), n, width, height)
@@ -93,9 +93,6 @@ def head_maps(maps, tokens, limit, hidden, taken=None, width=640, height=400, ro
     parts = [what_rows_are("query", HEAD - 7)]
     parts += [head_at(*at, k, names[k] if names else f"head {k + 1}") for k, at in enumerate(corners)]
     drawings = maps_at(corners, side, maps, tokens, limit, hidden, taken, touch=touch)
-    if whole:
-        named = zip(drawings, whole.items(), strict=True)
-        drawings = [tag("g", drawn, says, data_touch=name) for drawn, (name, says) in named]
     below = [x for x, y in corners if y == corners[-1][1]]
     for x in below if small else below[-1:]:
         foot = axis(tokens if small else [], [x + (k + 0.5) * each for k in range(n)], down, each, x + side, "key")
@@ -218,19 +215,8 @@ def colour_bar(limit, shade=PAGE_INK, height=190, exceeded=False):
     return Drawing(bar, 60, TOP + height + 6)
 
 
-def strip(vectors, names, owners=None, title="", width=560, height=130, label="entry", beside=True, columns=None,
-          told=4):  # fmt: skip
-    """Vectors (num_tokens, width), one per row, violet above zero and green below.
-
-    owners: each column's head, if any. columns: their names, by default numbers. beside: whether the rows' names stand
-    at the left. told: decimals in tooltips: CPUs differ in the fourth one of trained vectors.
-    """
+def strip(vectors, names, title, width, height):
+    """Vectors (num_tokens, width), one per row, violet above zero and green below."""
     vectors = as_table(vectors)
-    columns = columns or list(map(str, range(vectors.shape[1])))
-    of = Entries(SIGNED_INK, largest(vectors), ("token", label), "{}, entry {}", told=told)
-    table = heatmap(vectors, names, columns, title, of, side=height, width=width, beside=beside)
-    each, left, bands = width / len(columns), LEFT if beside else 0, ""
-    for head in dict.fromkeys(owners or []):
-        place = {"x": left + owners.index(head) * each + 0.5, "width": owners.count(head) * each - 1}
-        bands += tag("rect", y=TOP - 6, height=5, fill=head_colour(head), **place)
-    return table._replace(svg=table.svg + bands)
+    of = Entries(SIGNED_INK, largest(vectors), ("token", "entry"), "{}, entry {}")
+    return heatmap(vectors, names, [*map(str, range(vectors.shape[1]))], title, of, side=height, width=width)

@@ -12,7 +12,7 @@ from .base import Explorer
 from .controls import buttons, seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
-from .plane import Plane, by_letter, directions, drag, head_planes
+from .plane import Plane, by_letter, directions, drag, titled_plane
 from .qkv_flow import draw_reading, draw_sources
 from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
 from .svg_maps import Entries, colour_bar, heatmap
@@ -120,7 +120,7 @@ class KeyWidthExplorer(Explorer):
         title, look = f"what “{state.tokens[-1]}” gives weight to", {"width": 380, "height": 96}
         weights = bars({"weight": state.weights}, state.tokens, title, **look)
         accuracy = bars({"accuracy": state.accuracy}, state.plane.names, "accuracy by the letter asked", **look)
-        plane = head_planes([state.plane], ["queries and keys"], PLANE + 30, PLANE + 70, [("key {}", "query {}", "")])
+        plane = titled_plane(state.plane, "queries and keys", PLANE, ("key {}", "query {}", ""))
         return [[plane, in_column(weights, accuracy)]]
 
     def readouts(self, state):
