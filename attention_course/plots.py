@@ -14,6 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 
+SHORT = 140  # characters of a caption that isn't folded
 SHOWN_DPI = 80  # pixels per inch on the page; we draw at twice that, for high-density screens
 FAINT = (0, 0, 0, 0.15)  # black with opacity: on a dark page, the site turns it round
 # One per head, the same everywhere: their contrast is at least 2.85 on white and dark pages, also for the colour-blind.
@@ -108,7 +109,10 @@ def png_bytes(figure):
 
 
 def show_figure(figure, caption):
-    """Display a figure in a notebook, with a caption that gives its numbers to readers who can't see it."""
+    """Display a figure in a notebook, with a caption that gives its numbers to readers who can't see it.
+
+    A long caption is folded below the figure's titles.
+    """
     from IPython.display import Markdown, display  # only notebooks need it
 
     if not (isinstance(caption, str) and any(sign.isdigit() for sign in caption)):
@@ -116,4 +120,9 @@ def show_figure(figure, caption):
     width = round(figure.get_figwidth() * SHOWN_DPI)
     data = {"image/png": png_bytes(figure), "text/plain": "Figure; the next lines say what it shows."}
     display(data, metadata={"image/png": {"alt": caption, "width": width}}, raw=True)
-    display(Markdown(f"*Figure:* {caption}"))
+    titles = "; ".join(filter(None, (ax.get_title() for ax in figure.axes)))
+    if len(caption) <= SHORT or not titles:
+        display(Markdown(f"*Figure:* {caption}"))
+        return
+    fold = f"<details><summary>Its numbers</summary>\n\n{caption}\n\n</details>"
+    display(Markdown(f"*Figure:* {titles}.\n\n{fold}"))
