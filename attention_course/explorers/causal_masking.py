@@ -9,10 +9,10 @@ from attention_helpers.sentences import load_sentence
 from .base import Explorer
 from .controls import buttons, slider
 from .ink import SIGNED_INK, largest
-from .svg import TOP, bars, in_row, number
+from .svg import HATCHED, LEFT, TOP, Drawing, arcs, bars, in_column, in_row, line, move, number, tag, text
 from .svg_maps import Entries, heatmap
 
-MASK_SIDE = 180  # of a map
+MASK_SIDE, STRIP, ARCS = 180, 374, 66  # the side of a map; the text's width, and how high its arcs rise
 PAIR = "B 1"  # what the question looks for
 
 
@@ -46,7 +46,8 @@ class MaskExplorer(Explorer):
         scores = heatmap(state.scores, tokens, tokens, "scores ÷ √3", signed, **look)
         weights = heatmap(state.weights, tokens, tokens, "weights", Entries(decimals=3), beside=False, **look)
         room = {"width": 180, "height": TOP + MASK_SIDE, "colours": [VALUE]}
-        return [[in_row(scores, weights), bars({"read": state.read}, "123", "digits that “B ?” reads", **room)]]
+        read = bars({"read": state.read}, "123", "digits that “B ?” reads", **room)
+        return [[in_column(draw_strip(state), in_row(scores, weights)), read]]
 
     def headline(self, state):
         row, pair = state.weights[state.place], state.tokens.index(PAIR)
@@ -55,3 +56,21 @@ class MaskExplorer(Explorer):
             return f"“{PAIR}” is hidden, so “B ?” has to guess: it gives {number(row[0])} to {seen}"
         where = "which comes later" if pair > state.place else "which comes earlier"
         return f"“B ?” gives {number(row[pair], 3)} of its weight to “{PAIR}”, {where}"
+
+
+def draw_strip(state):
+    """The text from left to right, what the question looks at in it, and a curtain over what the mask hides."""
+    tokens, place = state.tokens, state.place
+    row, slot = state.weights[place], STRIP / 4
+    drawn = arcs(row[None], tokens, place, width=STRIP, height=ARCS, far=2.5)
+    foot, parts = TOP + ARCS + 24, []
+    for n, weight in enumerate(row.tolist()):
+        hidden = state.mask and n > place
+        parts.append(text(slot * (n + 0.5), foot + 14, "hidden" if hidden else number(weight, 3), size=12))
+    if state.mask and place < 3:
+        x = slot * (place + 1)
+        sheet = {"x": x, "y": 8, "width": STRIP - x, "height": foot - 8}
+        parts.append(tag("rect", fill="var(--jp-layout-color0, #fff)", fill_opacity=0.75, **sheet))
+        parts.append(tag("rect", fill=HATCHED, **sheet) + line(x, 8, x, foot, stroke="currentColor", stroke_width=3))
+        parts.append(text((x + STRIP) / 2, 40, "not yet written", size=12, font_weight="bold"))
+    return Drawing(move(drawn.svg + "".join(parts), LEFT, 0), LEFT + STRIP, foot + 22)

@@ -124,7 +124,8 @@ class ScoresExplorer(SentenceExplorer):
         row, who = state.weights[state.query].tolist(), state.tokens[state.query]
         most, even = number(max(row)), number(1 / len(row))
         if len(row) > 1 and max(row) - min(row) < 0.02:
-            return LOOKS.format(f"“{who}”", f"all {len(row)} tokens nearly alike: {number(min(row))} to {most}")
+            ends = [number(each, 4 if number(min(row)) == most else 2) for each in (min(row), max(row))]
+            return LOOKS.format(f"“{who}”", f"all {len(row)} tokens nearly alike: {ends[0]} to {ends[1]}")
         best = [n for n, weight in enumerate(row) if number(weight) == most]  # as the picture shows them
         seen = " and ".join("itself" if n == state.query else f"“{state.tokens[n]}”" for n in best)
         return LOOKS.format(f"“{who}”", f"{seen} most: {most}, where equal weights would be {even}")

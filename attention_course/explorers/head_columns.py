@@ -16,20 +16,23 @@ GAP, BEAM = 14, 26  # between columns; from the lowest row to the context
 LEAST_PLANE = 90  # pixels of a plane above a map, unless its column is narrower
 
 
-def sizes_of(count, high):
-    """By how many heads there are, the widths of a column, of its map and of its plane, in a picture so high."""
+def sizes_of(count, high, planes=True):
+    """By how many heads there are, the widths of a column, of its map and of its plane, in a picture so high.
+
+    planes: whether there are any.
+    """
     card = (WHOLE - LEFT) / count
     room = high - FOOT - BAR - BEAM - 44  # 44: a head's name and the keys' names
     if count <= 2:
         side = min(230, room)
         return card, side, min(card - side - 2 * GAP, 150)
-    side = min(card - GAP, room - LEAST_PLANE - 8)
+    side = min(card - GAP, room - (LEAST_PLANE + 8) * planes)
     return card, side, min(card - GAP, room - side - 8)
 
 
 def head_columns(state, high):
     """Heads as columns, all in one width: the wider the fewer; a head is switched off and on by its map."""
-    card, side, flat = sizes_of(len(state.weights), high)
+    card, side, flat = sizes_of(len(state.weights), high, bool(state.planes))
     floor = high - FOOT - BAR - BEAM  # where the maps end
     planes = draw_planes(state, card, side, flat, floor) if state.planes else []
     names = move("".join(names_beside(state.tokens, 0, side / len(state.tokens))), LEFT - 64, floor - side)

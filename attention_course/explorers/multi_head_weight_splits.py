@@ -2,15 +2,18 @@
 
 import itertools
 
-from attention_course.plots import head_colour
+import numpy as np
+
+from attention_course.plots import RIGHT_TEXT, WRONG_TEXT, head_colour
 
 from .controls import buttons, nearest
 from .head_columns import head_columns
 from .ink import largest
 from .lookup_models import HEAD_NUMBERS
 from .multi_head import CUTS, HeadsExplorer, task
-from .svg import LEFT, TOP, Drawing, draw_title, in_row, move, number, tag, text
+from .svg import FRAME, LEFT, TOP, Drawing, draw_title, in_row, move, number, tag, text
 from .svg_maps import names_beside
+from .words import join_words
 
 SPLIT_OFFERED = {  # by weights
     "hand-made": {"num_heads": [1, 2, 3, 6], "d_out": [6], "example": [1, 2], "cut": CUTS},
@@ -42,7 +45,7 @@ class SplitExplorer(HeadsExplorer):
 
     def picture(self, state):
         tables = [cut_table(state, name, n == 0) for n, name in enumerate(state.wide)]
-        return [[in_row(*tables)], [head_columns(state, self.high)]]
+        return [[in_row(*tables, judge_cut(state))], [head_columns(state, self.high)]]
 
     def readouts(self, state):
         head_dim = f"{state.d_out} / {state.num_heads} = {state.d_out // state.num_heads}"
@@ -65,4 +68,26 @@ def cut_table(state, name, named):
         if by_hand:
             parts.append(text(x + w / 2, y + h / 2 + 4, number(value, 0), pointer_events="none"))
     title = move(draw_title(name, TABLE_SIDE), left, 0)
-    return Drawing("".join(parts) + title, left + TABLE_SIDE, TOP + TABLE_HIGH + 4)
+    cut = move(draw_cut(state.owners, w, h), left, TOP)
+    return Drawing("".join(parts) + cut + title, left + TABLE_SIDE, TOP + TABLE_HIGH + 4)
+
+
+def draw_cut(owners, w, h):
+    """A dashed line wherever the knife goes, between entries of different heads."""
+    beside, below = (np.argwhere(np.diff(owners.numpy(), axis=axis)).tolist() for axis in (1, 0))
+    path = "".join(f"M{(j + 1) * w:.1f} {i * h:.1f}v{h:.1f}" for i, j in beside)
+    path += "".join(f"M{j * w:.1f} {(i + 1) * h:.1f}h{w:.1f}" for i, j in below)
+    return tag("path", d=path, stroke_width=2, stroke_dasharray="4 3", **FRAME) if path else ""
+
+
+def judge_cut(state):
+    """Whether each head got entries of each token, in a few words beside the tables."""
+    got = [(state.owners == head).any(dim=1) for head in range(state.num_heads)]  # (num_tokens,) each
+    lines, look = ["✓ each head has columns", "of every token"], {"fill": RIGHT_TEXT}
+    if not all(each.all() for each in got):
+        mine = [token for token, has in zip(state.tokens, got[0].tolist(), strict=True) if has]
+        lines, look = ["✗ head 1 has rows of", f"{join_words(mine)} only"], {"fill": WRONG_TEXT}
+    lines = lines if state.num_heads > 1 else []
+    look["font_weight"] = "bold"
+    parts = [text(0, TOP + 30 + 17 * n, words, "start", 12, **look) for n, words in enumerate(lines)]
+    return Drawing("".join(parts), 150, TOP + TABLE_HIGH, " ".join(lines))
