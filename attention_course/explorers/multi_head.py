@@ -1,11 +1,14 @@
 """Notebooks 05 and 06: the sentence with two questions, what heads read of it, and their planes of queries and keys."""
 
+from contextlib import contextmanager
+from functools import partial
+
 import torch
 from torch import nn
 
 from attention_helpers.dropout import draw_dropout_from
 from attention_helpers.language_model.model import UseNoInit
-from attention_helpers.layers import MultiHeadAttention, causal_mask
+from attention_helpers.layers import MultiHeadAttention
 from attention_helpers.sentences import load_sentence
 
 from .base import Explorer
@@ -115,7 +118,7 @@ def made_by_hand(d_out, num_heads):
 def split(layer, wide, cut):
     """A wide table (num_tokens, d_out), cut into heads in a given way: (num_heads, num_tokens, head_dim)."""
     if cut == CUTS[0]:
-        return layer.split_heads(wide[None])[0]
+        return MultiHeadAttention.split_heads(layer, wide[None])[0]
     return wide.view(layer.num_heads, len(wide), layer.head_dim)
 
 
@@ -124,30 +127,59 @@ def look(layer, tokens, x, cut, p, seed, off, moved=None):
 
     off: heads that give 0; moved: by head and token, how far its key, or the last query, is moved within its plane.
     wide: queries, keys and values by name, (num_tokens, d_out) each; owners, of the same shape: which head gets each
-    entry. weights, after dropout, and dropped: (num_heads, num_tokens, num_tokens).
+    entry. weights, after dropout, and dropped: (num_heads, num_tokens, num_tokens). context: (num_tokens, d_out).
     """
-    n, wide = len(x), {"queries": layer.W_query(x), "keys": layer.W_key(x), "values": layer.W_value(x)}
-    queries, own, values = (split(layer, table, cut) for table in wide.values())
-    keys, asking = own.clone(), queries.clone()
+    n = len(x)
+    own, asking = (split(layer, linear(x), cut) for linear in (layer.W_key, layer.W_query))
+    by_hand = {"queries": torch.zeros_like(asking), "keys": torch.zeros_like(own)}
     for (head, token), place in (moved or {}).items():
-        point = asking[head, -1] if token == ASKED else keys[head, token]
-        point += directions_of(own[head], queries[head, -1]).float() @ torch.tensor(place)
-    scores = asking @ keys.mT * layer.head_dim**-0.5
-    weights = torch.softmax(scores.masked_fill(causal_mask(n), -torch.inf), dim=-1)
-    with drop_weights(layer, p, seed):
-        keep = layer.dropout(torch.ones_like(weights))
-    weights = weights * keep
-    weights[list(off)] = 0.0
+        point = by_hand["queries"][head, -1] if token == ASKED else by_hand["keys"][head, token]
+        point += directions_of(own[head], asking[head, -1]).float() @ torch.tensor(place)
+    with drop_weights(layer, p, seed), watch(layer, cut, off, by_hand) as seen:
+        layer(x[None])
+    wide = {name: seen.pop(name) for name in ("queries", "keys", "values")}
+    queries, keys = (split(layer, wide[name], cut) for name in ("queries", "keys"))
     owners = torch.empty(wide["keys"].shape, dtype=torch.long)
     for head, places in enumerate(split(layer, torch.arange(owners.numel()).view(n, -1), cut)):
         owners.view(-1)[places] = head
     names = [*(token[0] for token in tokens[:-1]), "?"]
-    rows = zip(queries, asking, keys, weights[:, -1].tolist(), own, strict=True)
+    rows = zip(asking, queries, keys, seen["weights"][:, -1].tolist(), own, strict=True)
     planes = [Plane(names, k, q[:0], now[-1], row, (q[-1:], first)) for q, now, k, row, first in rows]
-    context = (weights @ values).transpose(0, 1).reshape(n, -1)  # (num_tokens, d_out), heads side by side
     parameters = sum(parameter.numel() for parameter in layer.parameters())
-    shown = {"tokens": tokens, "wide": wide, "owners": owners, "weights": weights, "dropped": keep == 0}
-    return shown | {"context": context, "parameters": parameters, "planes": planes, "accuracy": None}
+    shown = {"tokens": tokens, "wide": wide, "owners": owners, "planes": planes, "parameters": parameters}
+    return shown | seen | {"accuracy": None}
+
+
+@contextmanager
+def watch(layer, cut, off, by_hand):
+    """While active, a layer that's called fills a dictionary with what it computes, for one sentence, by name.
+
+    by_hand: what's added to queries and keys, (num_heads, num_tokens, head_dim) each.
+    """
+    seen, linears = {}, {"queries": layer.W_query, "keys": layer.W_key, "values": layer.W_value}
+
+    def keep_wide(name, _, x, output):
+        moved = by_hand[name].transpose(0, 1).flatten(1) if name in by_hand else 0.0
+        seen[name] = output[0] + moved
+        return seen[name][None]
+
+    def keep_weights(_, before, after):
+        seen["dropped"] = (after[0] == 0) & (before[0][0] > 0)
+        after = after.clone()
+        after[0, list(off)] = 0.0
+        seen["weights"] = after[0]
+        return after
+
+    hooks = [part.register_forward_hook(partial(keep_wide, name)) for name, part in linears.items()]
+    hooks.append(layer.dropout.register_forward_hook(keep_weights))
+    hooks.append(layer.out_proj.register_forward_pre_hook(lambda _, inputs: seen.update(context=inputs[0][0])))
+    layer.split_heads = lambda table: split(layer, table[0], cut)[None]
+    try:
+        yield seen
+    finally:
+        del layer.split_heads
+        for hook in hooks:
+            hook.remove()
 
 
 def find_most(row, tokens):
