@@ -16,10 +16,10 @@ ENSURE = @$(PYTHON) -c pass 2>/dev/null || { \
 	exit 1; }; $(PYTHON) tools/setup/ensure_venv.py
 
 # The language model that tests decode is kept here, not in the cache folder of whoever runs them.
-test-unit test-notebooks test-slow test-browser site test-site refresh: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
+test-unit test-notebooks test-slow test-browser site test-site refresh real-sentence: export ATTENTION_HELPERS_CACHE ?= $(CURDIR)/build/cache
 
 .PHONY: help lab reset test test-unit test-notebooks test-slow test-browser site test-site classroom test-classroom lint format mutants course exercises \
-	refresh lookup-models trained-models overfitting long-texts upgrade clean
+	refresh lookup-models trained-models overfitting long-texts real-sentence upgrade clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -125,6 +125,10 @@ overfitting: ## train data/overfitting.npz again, whose losses notebook 04 shows
 long-texts: ## measure data/long_texts.npz again, which notebook 11's explorer shows (half a minute)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.make_data long_texts
+
+real-sentence: ## measure data/real_sentence.json again, what one head of notebook 13's model reads (a minute)
+	$(ENSURE) test
+	$(BIN)/python -m tools.training.make_data real_sentence
 
 REQUIREMENTS = requirements.txt requirements-dev.txt requirements-model.txt docs/requirements.txt classroom/requirements.txt
 

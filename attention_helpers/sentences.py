@@ -1,4 +1,4 @@
-"""A toy sentence: its tokens and one embedding per token, read from data/."""
+"""Sentences in data/: toy ones, with an embedding per token, and real ones, with what a head of a real model reads."""
 
 import json
 from typing import NamedTuple
@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 
 from ._data import data_file
+
+REAL_SENTENCES = data_file("real_sentence.json")
 
 
 class Sentence(NamedTuple):
@@ -26,3 +28,8 @@ def load_sentence(name):
     if name not in sentences:
         raise ValueError(f"name must be one of {', '.join(sorted(sentences))}, got {name!r}")
     return Sentence(sentences[name]["tokens"], torch.tensor(sentences[name]["embeddings"], dtype=torch.float32))
+
+
+def load_real_sentences():
+    """What one head of notebook 13's model reads in real sentences: a dict, which data/README.md explains."""
+    return json.loads(REAL_SENTENCES.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Train and measure again what data/*.npz holds.
+"""Train and measure again what data/ holds of models.
 
 Usage: python -m tools.training.make_data NAME [FILE]     NAME: a function below, such as lookup_models
 
@@ -22,10 +22,12 @@ from attention_course.explorers import past_the_training_length as long
 from attention_course.overfitting import train
 from attention_helpers import attention_maps
 from attention_helpers.modern.positions import rotate
+from attention_helpers.sentences import REAL_SENTENCES, load_real_sentences
 from attention_helpers.training import small_models
 from attention_helpers.training.characters import CharacterModel, Characters, load_text
 from attention_helpers.training.lookup import LookupModel, LookupTask
 from attention_helpers.training.loop import Training
+from tools.training import real_sentence as real
 
 
 def overfitting(path=dropout.RUNS_FILE):
@@ -126,6 +128,16 @@ def long_texts(path=long.SCORES_FILE, scalings=long.SCALINGS):
     losses, far, scores = (np.reshape(each, shape + np.shape(each[0])) for each in zip(*found, strict=True))
     whole = (long.SCORE * scores).round().astype(np.int16)
     np.savez_compressed(path, losses=np.float32(losses), far=np.float32(far), scores=whole)
+
+
+def real_sentence(path=REAL_SENTENCES):
+    """Which nouns a head of notebook 13's model links to pronouns and verbs, and its maps of two sentences (a minute).
+
+    The sentences, and the noun that each asks for, are read from the file itself.
+    """
+    stored = load_real_sentences()
+    real.measure(stored)
+    real.write(path, stored)
 
 
 if __name__ == "__main__":
