@@ -41,7 +41,7 @@ class CachedAttention(nn.Module):
         num_new, num_keys = x.shape[1], keys.shape[2]
         window = self.window or num_keys
         # one new token sees all keys, a prompt within the window is causal
-        causal = num_new == num_keys <= window
+        causal = num_new == num_keys and num_keys <= window
         sees = None
         if num_new > 1 and not causal:
             positions = torch.arange(num_keys, device=x.device)

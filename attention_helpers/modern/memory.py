@@ -94,8 +94,8 @@ class GatedDeltaNet(nn.Module):
         queries = F.normalize(self.split_heads(self.W_query(x)), dim=-1)
         keys = F.normalize(self.split_heads(self.W_key(x)), dim=-1)  # of length 1
         values = self.split_heads(self.W_value(x))
-        rates = self.split_heads(self.W_rate(x)).sigmoid()  # of width 1
-        decays = self.split_heads(self.W_decay(x)).sigmoid()  # of width 1
+        rates = self.split_heads(self.W_rate(x)).sigmoid()
+        decays = self.split_heads(self.W_decay(x)).sigmoid()
         # silu(x) = x * sigmoid(x) can exceed 1
         gates = F.silu(self.split_heads(self.W_gate(x)))
         return queries, keys, values, rates, decays, gates
@@ -114,6 +114,5 @@ class GatedDeltaNet(nn.Module):
             missing = values[:, :, n : n + 1] - key @ state  # (b, num_heads, 1, d_value)
             state = state + rates[:, :, n : n + 1] * key.mT @ missing
             reads.append(queries[:, :, n : n + 1] @ state)
-        # (b, num_heads, num_new, d_value)
         context = self.norm(torch.cat(reads, dim=2).to(x.dtype)) * gates
         return self.out_proj(context.transpose(1, 2).flatten(2)), state
