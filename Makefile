@@ -126,7 +126,7 @@ long-texts: ## measure data/long_texts.npz again, which notebook 11's explorer s
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.make_data long_texts
 
-real-sentence: ## measure data/real_sentence.json again, what one head of notebook 13's model reads (a minute)
+real-sentence: ## measure data/real_sentence.json again, what one head of notebook 13's model reads (two minutes)
 	$(ENSURE) test
 	$(BIN)/python -m tools.training.make_data real_sentence
 

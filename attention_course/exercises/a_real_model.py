@@ -99,7 +99,7 @@ induction = Exercise(
         "belongs to the first half.",
     ],
     why="The diagonal begins with the last token of the first half, which hasn't seen anything twice.",
-    moral="On random tokens, nothing else can predict the second half.",
+    moral="On random tokens, only the first half helps to predict the second.",
 )
 
 

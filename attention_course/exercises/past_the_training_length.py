@@ -68,7 +68,7 @@ turning = Exercise(
 
 
 def scale_frequencies(frequencies, factor, original, low, high):
-    """New frequencies (pairs,), radians per token; the rest are numbers."""
+    """New frequencies (pairs,), radians per token; all others are numbers."""
     turns = original * frequencies / (2 * torch.pi)  # in the original length
     keep = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * (keep + (1 - keep) / factor)

@@ -35,7 +35,6 @@ V2 = ("02", "whole-class-v2")
 MASKED = ("03", "whole-class")  # the one class that's typed on its page, because it has no dropout yet
 CAUSAL = ("04", "whole-class")
 SPLIT = ("06", "whole-class")
-CACHED = ("10", "class-with-a-cache")
 PAGES = {  # number of the notebook, id of the cell
     V2: Page("layers", ["SelfAttention_v2"]),
     ("02", "whole-class-v1"): Page("layers", ["SelfAttention_v1"], V2),
@@ -44,8 +43,8 @@ PAGES = {  # number of the notebook, id of the cell
     SPLIT: Page("layers", ["MultiHeadAttention"], CAUSAL),
     ("07", "model-class"): Page("training.lookup", ["LookupModel"]),
     ("08", "model-class"): Page("training.characters", ["CharacterModel"]),
-    CACHED: Page("modern.cached", ["CachedAttention"]),
-    ("11", "whole-class"): Page("modern.positions", ["rotate", "RotaryAttention"], CACHED),
+    ("10", "class-with-a-cache"): Page("modern.cached", ["CachedAttention"]),
+    ("11", "whole-class"): Page("modern.positions", ["rotate", "RotaryAttention"]),
     ("12", "latent-class"): Page("modern.memory", ["LatentAttention"]),
     ("12", "state-class"): Page("modern.memory", ["GatedDeltaNet"]),
     ("14", "block"): Page("parallel.split", ["block"], given={"torch"}),

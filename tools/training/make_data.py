@@ -131,7 +131,7 @@ def long_texts(path=long.SCORES_FILE, scalings=long.SCALINGS):
 
 
 def real_sentence(path=REAL_SENTENCES):
-    """Which nouns a head of notebook 13's model links to pronouns and verbs, and its maps of two sentences (a minute).
+    """Which nouns a head of notebook 13's model links to pronouns and verbs, and its maps of two sentences.
 
     The sentences, and the noun that each asks for, are read from the file itself.
     """

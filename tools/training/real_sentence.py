@@ -4,6 +4,7 @@ import json
 import re
 
 import torch
+from torch.nn import functional as F
 
 from attention_helpers.language_model.model import load_model
 
@@ -30,6 +31,27 @@ def measure_sentence(model, sentence):
     return words, read + 1, weights
 
 
+def loss_after(model, sentence, ablate=()):
+    """The mean loss of what comes after the asking word."""
+    token_ids = model.encode(sentence["text"])
+    row = places(model.words(token_ids[0]), sentence["asks"])[0]
+    logits = model(token_ids, ablate)[0, row:-1]
+    return F.cross_entropy(logits, token_ids[0, row + 1 :])
+
+
+def measure_losses(model, sentences, layer, head):
+    """Means over the sentences: with all heads, and without each head of a layer; in how many one head is missed."""
+
+    def losses(ablate=()):
+        return torch.stack([loss_after(model, sentence, ablate) for sentence in sentences])
+
+    intact = losses()
+    without = torch.stack([losses([(layer, each)]) for each in range(model.config.num_heads)])
+    means = [round(mean, 3) for mean in without.mean(dim=1).tolist()]
+    worse = (without[head] > intact).sum().item()
+    return {"all_heads": round(intact.mean().item(), 3), "without_each": means, "worse_without": worse}
+
+
 @torch.no_grad()
 def measure(stored):
     """All that the model says of what's stored, measured again in place."""
@@ -42,6 +64,7 @@ def measure(stored):
         sentence["looks_at"] = words[read[layer, head]].strip()
         sentence["weight"] = round(weights[layer, head].item(), 2)
     stored["right"] = right.tolist()
+    stored["losses_after"] = measure_losses(model, stored["sentences"], layer, head)
     for shown in stored["maps"]:
         token_ids = model.encode(shown["text"])
         shown["tokens"] = model.words(token_ids[0])
