@@ -63,7 +63,7 @@ splitting = Exercise(
         "num_heads` is 0.",
     ],
     why="`view` keeps each token's numbers together, and the transpose then swaps tokens and heads.",
-    moral="`@` can now treat each head separately, and you didn't copy a single number for that.",
+    moral="`view` and `transpose` copy nothing, and `@` now treats each head separately.",
 )
 
 

@@ -48,7 +48,7 @@ GRIDS = {
     "QKVExplorer": {"made": EVERY},
     "ScalingExplorer": {"d_k": [1, 2, 4, 8, 16, 32, 64], "scaling": EVERY},
     "MaskExplorer": {"mask": EVERY, "place": [0, 1, 2, 3]},
-    "DropoutExplorer": {"p": EVERY, "step": slice(None, None, 4)},
+    "DropoutExplorer": {"p": EVERY, "step": [0, 10, *range(20, 301, 20)]},
     "KeyWidthExplorer": {"d_out": EVERY, "step": EVERY, "asked": [0, 1]},
     "WrapperExplorer": {"num_heads": EVERY, "d_out": EVERY, "dropout": [0.0, 0.2], "example": [1, 2]},
     "SplitExplorer": {
