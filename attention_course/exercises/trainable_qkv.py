@@ -17,8 +17,9 @@ def key_matrix(num_letters, num_digits, strength):
 keys_by_hand = Exercise(
     name="keys_by_hand",
     title="Write W_key by hand",
-    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, the digits and `?`, "
-    "and a key has one entry per letter. A letter adds `strength` to its own entry, and `?` subtracts it from all.",
+    prompt="Write `W_key` for any number of letters and digits. Its rows are the letters, the digits and `?`, and "
+    "its columns are the letters. A letter's row has `strength` in the letter's own column, the row of `?` has "
+    "`-strength` in all columns, and all other entries are 0.",
     solution=key_matrix,
     cases=lambda g: [(3, 3, 10.0), (2, 5, 4.0), (5, 2, 7.5), (1, 4, 3.0)],
     mistakes={
@@ -110,8 +111,8 @@ def called_twice(answer, W, loss_of, rate):
 step_by_hand = Exercise(
     name="step_by_hand",
     title="One step of training",
-    prompt="Write the step of *How does training find the matrices?* as a function of one matrix. Compute with a "
-    "copy of `W`, and return the new matrix.",
+    prompt="Write one such step. Compute with a copy, `W.clone()`, so that `W` stays as it is, and return the new "
+    "matrix, without a record of how it was computed.",
     solution=one_step,
     cases=steps_to_take,
     call=called_twice,

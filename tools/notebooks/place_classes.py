@@ -37,7 +37,6 @@ CAUSAL = ("04", "whole-class")
 SPLIT = ("06", "whole-class")
 PAGES = {  # number of the notebook, id of the cell
     V2: Page("layers", ["SelfAttention_v2"]),
-    ("02", "whole-class-v1"): Page("layers", ["SelfAttention_v1"], V2),
     CAUSAL: Page("layers", ["CausalAttention"], MASKED),
     ("05", "whole-class"): Page("layers", ["MultiHeadAttentionWrapper"]),
     SPLIT: Page("layers", ["MultiHeadAttention"], CAUSAL),
@@ -49,6 +48,7 @@ PAGES = {  # number of the notebook, id of the cell
     ("12", "state-class"): Page("modern.memory", ["GatedDeltaNet"]),
     ("14", "block"): Page("parallel.split", ["block"], given={"torch"}),
     ("14", "split-class"): Page("parallel.split", ["pass_on", "ParallelAttention"], given={"attend_in_tiles"}),
+    ("16", "whole-class-v1"): Page("layers", ["SelfAttention_v1"], V2),
 }
 WIDTH = 80
 FORMAT = [sys.executable, "-m", "ruff", "format", "--isolated", f"--line-length={WIDTH}", "-"]
