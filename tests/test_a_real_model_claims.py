@@ -122,3 +122,12 @@ def test_one_head_finds_the_noun_more_often_than_rules_and_other_heads():
     assert without.argmax() == head
     for place in (0, -1):
         assert sum(each["nouns"][place] == each["noun"] for each in sentences) == 25
+
+
+def test_no_heads_row_of_it_depends_on_the_word_that_comes_later(language_model):
+    """To the last bit, as notebook 03 says."""
+    shown = load_real_sentences()["maps"]
+    tired, wide = (language_model.look(language_model.encode(each["text"])).maps[0] for each in shown)
+    read = shown[0]["tokens"].index(" it") + 1
+    assert torch.equal(tired[:, :, :read], wide[:, :, :read])
+    assert not torch.equal(tired[:, :, -1], wide[:, :, -1])

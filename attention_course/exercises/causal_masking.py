@@ -184,7 +184,8 @@ window_mask = Exercise(
     title="A sliding window",
     prompt="In a long text, a token doesn't have to see everything before it. Make a mask in which each token sees "
     "only itself and the `window - 1` tokens before it. True means hide. `window` is at least 1, and can be larger "
-    "than num_tokens.",
+    "than num_tokens. (`tril(diagonal=-2)` keeps what is two or more below the diagonal, and `a | b` is True where one "
+    "of two masks is.)",
     solution=sliding_window_mask,
     cases=lambda g: [(6, 3), (6, 1), (5, 2), (4, 4), (4, 9), (1, 1)],
     mistakes={
