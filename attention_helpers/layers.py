@@ -107,9 +107,9 @@ class MultiHeadAttentionWrapper(nn.Module):
         self, d_in, d_out, context_length, dropout, num_heads, qkv_bias=False
     ):
         super().__init__()
-        sizes = d_in, d_out, context_length, dropout, qkv_bias
-        heads = [CausalAttention(*sizes) for _ in range(num_heads)]
-        self.heads = nn.ModuleList(heads)
+        self.heads = nn.ModuleList()
+        for _ in range(num_heads):
+            self.heads.append(CausalAttention(d_in, d_out, context_length, dropout, qkv_bias))
 
     def forward(self, x):  # (b, num_tokens, d_in)
         contexts = [head(x) for head in self.heads]  # (b, num_tokens, d_out) each
