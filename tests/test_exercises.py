@@ -12,6 +12,7 @@ import torch
 from course import FOLDER, LESSONS, printed_in, read
 
 from attention_course.exercises import MODULES, practice
+from attention_course.exercises.base import name_of
 from attention_course.exercises.compare import difference
 
 PRACTICE = {number: practice(number) for number in MODULES}
@@ -34,15 +35,88 @@ def test_a_check_knows_right_from_every_known_wrong(exercise, number, monkeypatc
     assert reply.right is True, reply.text
     assert timeit.timeit(lambda: exercise.check(exercise.solution), timer=time.process_time, number=1) < 1
     # A check whose own code failed for every answer alike would call all of them right.
-    errors = {type(outcome.error) for outcome in exercise.outcomes(exercise.solution)}
+    errors = {type(outcome.error) for outcome in exercise.expected}
     assert type(None) in errors
     assert errors <= {type(None), ValueError, AssertionError}
     monkeypatch.setattr(exercise, "outcomes", cache(exercise.outcomes))  # so that each runs once
-    known = exercise.known_mistakes
-    assert len({mistake.reply for mistake in known}) == len(known) >= 3
-    for mistake in known:
-        assert exercise.check(mistake.wrong)[:2] == (False, f"✗ **Not yet.** {mistake.reply}"), mistake.name
+    own = {name_of(edit) for edit in exercise.mistakes}
+    assert own <= {mistake.name for mistake, _ in exercise.mistaken}
+    assert len(exercise.mistaken) >= 3
+    for mistake, _ in exercise.mistaken:
+        reply = exercise.check(mistake.wrong)
+        assert reply.right is False
+        assert mistake.name not in own or mistake.reply in reply.text, mistake.name
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+def anchors_of(number):
+    """The headings of a lesson, as links name them."""
+    path = next(path for path in LESSONS if path.name[:2] == number)
+    lines = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown").splitlines()
+    return {line.lstrip("# ").replace(" ", "-") for line in lines if line.startswith("#")}
+
+
+@each_exercise
+def test_each_reply_leads_to_a_heading(exercise, number):
+    for heading in {exercise.heading, *(mistake.heading for mistake in exercise.known_mistakes)}:
+        assert heading.partition("#")[2] in anchors_of(heading[:2]), heading
+
+
+def from_a_cell(solution):
+    """As it's typed in a notebook."""
+    names = {**vars(inspect.getmodule(solution)), "__name__": "__main__"}
+    exec(textwrap.dedent(inspect.getsource(solution)), names)
+    return names[solution.__name__]
+
+
+def mapped(value, change):
+    return type(value)(mapped(part, change) for part in value) if isinstance(value, (tuple, list)) else change(value)
+
+
+def with_results(solution, change):
+    return lambda *arguments, **named: mapped(solution(*arguments, **named), change)
+
+
+def on_copies(solution):
+    return lambda *arguments: solution(*(each.clone() if torch.is_tensor(each) else each for each in arguments))
+
+
+def spread(value):
+    """The same tensor, but that its numbers aren't next to each other in memory."""
+    return torch.stack((value, value), dim=-1)[..., 0] if torch.is_tensor(value) else value
+
+
+FORMS = [
+    from_a_cell,
+    on_copies,
+    lambda solution: with_results(solution, spread),
+    lambda solution: with_results(solution, lambda value: value.clone() if torch.is_tensor(value) else value),
+    lambda solution: with_results(solution, lambda value: torch.tensor(value) if isinstance(value, bool) else value),
+]
+
+
+@each_exercise
+def test_a_right_answer_passes_in_whatever_form(exercise, number):
+    for form in FORMS[:2] if inspect.isclass(exercise.solution) else FORMS:
+        reply = exercise.check(form(exercise.solution))
+        assert reply.right, reply.text
+
+
+def without_argument(solution, n):
+    """It takes the argument of its first call each time."""
+    first = []
+
+    def answer(*arguments):
+        first.append(arguments[n])
+        return solution(*arguments[:n], first[0], *arguments[n + 1 :])
+
+    return answer
+
+
+@each_exercise
+def test_an_answer_that_ignores_an_argument_never_passes(exercise, number):
+    for n, name in enumerate(inspect.signature(exercise.solution).parameters):
+        assert exercise.check(without_argument(exercise.solution, n)).right is False, name
 
 
 def slightly_off(answer):
@@ -68,7 +142,12 @@ def test_a_check_is_exact(exercise, number):
 @each_exercise
 def test_what_an_exercise_says_to_two_decimals_is_printed_on_its_page(exercise, number):
     there = printed_in(next(path for path in LESSONS if path.name[:2] == number))
-    texts = [exercise.prompt, exercise.why, *exercise.hints, *(mistake.reply for mistake in exercise.known_mistakes)]
+    texts = [
+        exercise.prompt,
+        exercise.why,
+        *exercise.hints.values(),
+        *(mistake.reply for mistake in exercise.known_mistakes),
+    ]
     for said in re.findall(r"(?<![\d.,])\d+\.\d{2,}(?!\d)", " ".join(texts)):
         assert said in there | {f"{float(each):.{len(said.partition('.')[2])}f}" for each in there}, said
 

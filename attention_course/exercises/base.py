@@ -2,7 +2,9 @@
 
 `Exercise.check` is the way an answer goes. Is it still the stub (source.py)? It runs once on each of several inputs, as
 it was written, next to the solution. What they return is compared (compare.py). If it differs, the known mistakes run
-too, and the first one that returns the same is named. If none does, the reply gives the difference.
+too, and the first one that returns the same numbers is named. If none does, the reply says what was seen (seen.py): the
+arguments that are never read, what differs and how (pattern.py), which of the solution's variables were computed
+rightly, and the hint that belongs to the first one that wasn't.
 """
 
 import io
@@ -11,19 +13,21 @@ from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
+from itertools import compress, product
 from typing import Any, NamedTuple
 
 import torch
 
 from attention_helpers.state import keep_state
 
-from . import record
-from .compare import find_fault, same_outcomes
+from ..mistakes import MISTAKES
+from . import MODULES, record, seen
+from .compare import CLEAR, difference, find_fault, is_evidence, same_outcomes
+from .pattern import common_pattern
 from .reply import Progress, Reply
-from .source import is_stub, stub_of, with_change
+from .source import is_stub, source_of, stub_of, with_changes
 
-SEED = 20
+SEEDS = 20, 21  # of the inputs, which are drawn twice
 
 
 def normal(generator, *shapes):
@@ -31,46 +35,97 @@ def normal(generator, *shapes):
     return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
+def exercises_in(variables):
+    """The exercises of a module, in order; each gets its variable's name."""
+    found = {name: each for name, each in variables.items() if isinstance(each, Exercise)}
+    for name, each in found.items():
+        each.name = name
+    return [*found.values()]
+
+
+def name_of(mistake):
+    """What a mistake does, in words."""
+    if callable(mistake):
+        return f"`{mistake.__name__}`"
+    old, new = (" ".join(part.split()) for part in mistake[:2])
+    return f"`{new}` for `{old}`" if new else f"without `{old}`"
+
+
+def joined(*sentences):
+    return " ".join(filter(None, sentences))
+
+
 class Mistake(NamedTuple):
-    """A mistake that people make: its name, a function or class that makes it, and the check's reply."""
+    """A mistake that people make: its name, a function or class that makes it, the check's reply, and where it leads.
+
+    heading: that of the course which settles it, such as "03#Find-the-leak".
+    """
 
     name: str
     wrong: Any
     reply: str
+    heading: str
+
+    @property
+    def said(self):
+        number, _, heading = self.heading.partition("#")
+        where = f"[{heading.replace('-', ' ')}]({number}_{MODULES[number]}.ipynb#{heading})"
+        return f"{self.reply} See {where}."
+
+
+class Seen(NamedTuple):
+    """What an exercise's `call` returns if it saw a fault: the result, the fault, and which hint is about it."""
+
+    value: Any
+    fault: str
+    about: str = ""
 
 
 class Outcome(NamedTuple):
-    """What one call left: its value or its error, and its arguments before and after."""
+    """What one call left: its value or its error, its arguments before and after, and what was seen meanwhile.
+
+    fault, about: see Seen. seeds: torch's, before and after. made: see seen.Watch. variables: the solution's.
+    """
 
     value: Any
     error: Exception | None
     before: tuple
     after: tuple
+    fault: str = ""
+    about: str = ""
+    seeds: tuple = (0, 0)
+    made: list = ()
+    variables: dict = {}  # noqa: RUF012 (nobody changes it)
 
 
 @dataclass(kw_only=True)
 class Exercise:
     """One exercise.
 
-    title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes.
+    title, prompt: what the notebook asks, in Markdown. solution: a function or class that passes. forms: others.
     cases(generator): the arguments of several calls, as tuples, drawn from the generator. call(answer, *case): how an
-    answer is used; it returns tensors, numbers, strings, or tuples, lists or dictionaries of them.
-    mistakes: the replies, by mistake. One is an edit of the solution, (name, old, new), which replaces `old` by `new`
-    everywhere in its source, or (name, wrong), a function or class. The first one that fits is named, so order counts.
-    hints: from gentle to plain. why: what makes the solution right. moral: what to say to someone who is right.
+    answer is used; it returns tensors, numbers, tuples, lists or dictionaries of them, or Seen. parts: a tuple's names.
+    mistakes: the replies, by mistake: a function, or an edit of the solution, (old, new, ...), which puts `new` for
+    `old` everywhere. The first one that fits is named, so order counts. "" replies with what's seen. After them come
+    those of attention_course.mistakes that are edits of the solution or a form. heading: where a reply leads.
+    hints: in the order of the steps, each by what it's about: a variable of the solution, a part of the result, or
+    "result". why: what makes the solution right. moral: what to say to someone who is right.
     stub: the text that the notebook ships for the learner to complete or fix; by default the solution's head.
     imports: what an answer needs besides `import torch`. tolerance: the largest difference that passes.
     """
 
-    name: str
     title: str = ""
     prompt: str = ""
     solution: Any
     cases: Callable
+    name: str = ""  # its variable's, from exercises_in
     mistakes: dict = field(default_factory=dict)
-    hints: list[str] = field(default_factory=list)
+    heading: str = ""
+    hints: dict[str, str] = field(default_factory=dict)
     why: str = ""
     call: Callable = lambda answer, *case: answer(*case)
+    parts: str = ""
+    forms: tuple = ()
     moral: str = ""
     stub: str = ""
     imports: str = ""
@@ -85,10 +140,32 @@ class Exercise:
     @cached_property
     def known_mistakes(self):
         """All known mistakes in their order. Errors: ValueError for an edit that isn't in the solution's source."""
-        return [
-            Mistake(name, wrong[0] if len(wrong) == 1 else with_change(self.solution, *wrong), " ".join(reply.split()))
-            for (name, *wrong), reply in self.mistakes.items()
-        ]
+        known = []
+        for edit, reply in self.mistakes.items():
+            wrong = edit if callable(edit) else with_changes(self.solution, zip(edit[::2], edit[1::2], strict=True))
+            known.append(Mistake(name_of(edit), wrong, reply, self.heading))
+        for form, row in product((self.solution, *self.forms), MISTAKES):
+            source = source_of(form)
+            edits = [(".T", ".mT"), *row.edits] if ".T" in source else row.edits
+            if all(old in source.replace(".T", ".mT") for old, _ in row.edits):
+                known.append(Mistake(row.name, with_changes(form, edits), row.reply, row.heading))
+        return known
+
+    @cached_property
+    def expected(self):
+        """What the solution does with each of the inputs."""
+        return self.outcomes(self.solution)
+
+    @cached_property
+    def mistaken(self):
+        """The known mistakes that make a difference by which they can be told, each with what it does."""
+        pairs = []
+        for mistake in self.known_mistakes:
+            outcomes = self.outcomes(mistake.wrong)
+            fault = self.first_difference(outcomes, self.expected)
+            if fault and (not mistake.reply or is_evidence(outcomes, self.expected, self.tolerance)):
+                pairs.append((mistake._replace(reply=mistake.reply or fault), outcomes))
+        return pairs
 
     @property
     def done(self):
@@ -104,12 +181,13 @@ class Exercise:
         """Judge a learner's answer, a function or class. Errors: none."""
         self.last_checked = answer
         with keep_state(None):
-            right, text, shown = self._judge(answer)
+            right, text, hint = self._judge(answer)
         if right:
             self.right_answer = answer
             return Reply(True, f"✓ **Right.** {text} {record.note(self.name)}".strip())
         verdict = "**Not attempted yet.**" if right is None else "✗ **Not yet.**"
-        return Reply(right, f"{verdict} {text}", tuple(self.hints), shown)
+        others = tuple(each for each in self.hints.values() if each != hint)
+        return Reply(right, f"{verdict} {text}" + (f"\n\nHint: {hint}" if hint else ""), others)
 
     def or_ours(self, answer):
         """The answer if it's the one that was right in this kernel, and the solution otherwise. Errors: none."""
@@ -120,38 +198,55 @@ class Exercise:
         return self.solution
 
     def _judge(self, answer):
-        """Whether an answer is right (None: not attempted), what to say, and how many hints it shows."""
+        """Whether an answer is right (None: not attempted), what to say, and the hint that fits, or ""."""
         if is_stub(answer, self.stub, self.answer_name):
             what_to_do = "Write" if "..." in self.stub else "Fix"
-            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", 0
+            return None, f"{what_to_do} `{self.answer_name}` above, then run this cell again.", ""
         if not callable(answer):
-            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}.", 0
-        given, expected = self.outcomes(answer), self.outcomes(self.solution)
-        difference = self.first_difference(given, expected)
-        if not difference:
-            return True, f"Checked on {len(given)} inputs. {self.moral}".strip(), 0
-        if mistake := self._reply_of_mistake(given, expected):
-            return False, mistake, 0
-        first_hint = "".join(f"\n\nHint 1 of {len(self.hints)}: {hint}" for hint in self.hints[:1])
-        return False, difference + first_hint, 1
+            return False, f"`{self.answer_name}` must be a function or class, and is {type(answer).__name__}.", ""
+        given = self.outcomes(answer)
+        fault = self.first_difference(given, self.expected)
+        if not fault:
+            return True, f"Checked on {len(given)} inputs. {self.moral}".strip(), ""
+        unread, of_page = seen.unused(answer, self.solution)
+        if not of_page and (mistake := self._mistake_of(given)):
+            return False, joined(unread, mistake.said), ""
+        about = next((outcome.about for outcome in given if outcome.fault), None)
+        if of_page or about is not None or fault.startswith(CLEAR):
+            return False, joined(unread, of_page, fault), self.hints.get(about, "")
+        origin, how = seen.origin(given, self.expected), common_pattern(given, self.expected, self.tolerance)
+        how_far, about = seen.steps(self.hints, given, self.expected, self.tolerance)
+        if origin and how_far.startswith("Nothing"):
+            how_far, about = "", ""
+        if how.endswith("are right."):  # only a shape or a type isn't
+            about = ""
+        return False, joined(unread, fault, origin, how, how_far), self.hints.get(about, "")
 
     def inputs(self):
         """The arguments of each call, as tuples: drawn again, and the same ones each time."""
         with keep_state(None):
-            return list(self.cases(torch.Generator().manual_seed(SEED)))
+            first, second = (list(self.cases(torch.Generator().manual_seed(seed))) for seed in SEEDS)
+        return first + second if difference(first, second, 0.0) else first
 
     def outcomes(self, answer):
-        """What an answer does with each of the inputs, each drawing from the same seed; only the first one prints."""
+        """What an answer does with each of the inputs, each with a seed of its own; only the first call prints."""
         outcomes = []
         for before, case in zip(self.inputs(), self.inputs(), strict=True):
             value = error = None
             with keep_state(None), redirect_stdout(io.StringIO()) if outcomes else nullcontext():
-                torch.default_generator.manual_seed(0)
-                try:
-                    value = self.call(answer, *case)
-                except Exception as raised:
-                    error = raised
-            outcomes.append(Outcome(value, error, before, case))
+                torch.default_generator.manual_seed(seed := 1000 + len(outcomes))
+                with seen.Watch(Exercise.outcomes) as watch, seen.own_variables(self.solution) as variables:
+                    try:
+                        value = self.call(answer, *case)
+                    except Exception as raised:
+                        error = raised
+                seeds = seed, torch.initial_seed()
+            value, fault, about = value if isinstance(value, Seen) else (value, "", "")
+            parts = self.parts.split() if isinstance(value, (tuple, list)) else []
+            value = dict(zip(parts, value, strict=True)) if parts and len(parts) == len(value) else value
+            outcomes.append(
+                Outcome(value, error, before, case, " ".join(fault.split()), about, seeds, watch.made, variables)
+            )
         return outcomes
 
     def first_difference(self, given, expected):
@@ -161,24 +256,24 @@ class Exercise:
                 return f"{found} This was on input {n + 1} of {len(given)}, `practice.{self.name}.inputs()[{n}]`."
         return ""
 
-    def _reply_of_mistake(self, given, expected):
-        """The reply of the first known mistake that does what was given, or "".
+    def _mistake_of(self, given):
+        """The first known mistake that does what was given, or None.
 
         If none does in every call, then in those that ask for no error: people who make a mistake may forget the error.
         """
-        for calls in [True] * len(expected), [right.error is None for right in expected]:
-            got, right = list(compress(given, calls)), list(compress(expected, calls))
-            if same_outcomes(got, right, right, self.tolerance):
-                break  # only an error is missing
-            for mistake in self.known_mistakes:
-                if same_outcomes(compress(self.outcomes(mistake.wrong), calls), got, right, self.tolerance):
-                    return mistake.reply
-        return ""
+        for calls in [True] * len(given), [right.error is None for right in self.expected]:
+            got, right = list(compress(given, calls)), list(compress(self.expected, calls))
+            if not is_evidence(got, right, self.tolerance):
+                return None
+            for mistake, outcomes in self.mistaken:
+                if same_outcomes(compress(outcomes, calls), got, right, self.tolerance):
+                    return mistake
+        return None
 
     def wrong_ways(self):
         """What the check replies to each of the known mistakes, as a table. Errors: none."""
-        rows = ["| {} | {} |".format(m.name, m.reply.replace("|", "\\|")) for m in self.known_mistakes]
-        return Reply(None, "\n".join(["| if your answer … | the check says |", "| --- | --- |", *rows]))
+        rows = ["| {} | {} |".format(*(part.replace("|", "\\|") for part in m[::2][:2])) for m, _ in self.mistaken]
+        return Reply(None, "\n".join(["| what's different | the check says |", "| --- | --- |", *rows]))
 
 
-__all__ = ["Exercise", "Progress", "Reply", "normal"]
+__all__ = ["Exercise", "Progress", "Reply", "Seen", "exercises_in", "normal"]

@@ -5,7 +5,15 @@ from numbers import Integral, Number, Real
 
 import torch
 
-from ..any_layer.lines import error_line, first_line
+from .source import error_line
+
+CHANGES = "Your code changes an argument in place: work on a copy, the caller still needs it."
+CLEAR = (
+    CHANGES,
+    "This call should raise",
+    "The ValueError is right",
+    "The result should be a",
+)  # what needs no more words
 
 
 def find_fault(expected, got, tolerance):
@@ -16,9 +24,9 @@ def find_fault(expected, got, tolerance):
         return name_line(got.error)
     changed = difference(got.before, got.after, 0.0)
     if changed and not difference(expected.before, expected.after, 0.0):
-        return "Your code changes an argument in place: work on a copy, the caller still needs it."
+        return CHANGES
     found = difference(expected.value, got.value, tolerance)
-    return found[:1].upper() + found[1:]
+    return got.fault or found[:1].upper() + found[1:]
 
 
 def find_error_fault(expected, got):
@@ -31,9 +39,41 @@ def find_error_fault(expected, got):
 
 
 def name_line(error):
-    """An error in one sentence, with the last line of the learner's own code that it passed through."""
-    line, said = error_line(error), ": ".join(filter(None, [f"`{type(error).__name__}`", first_line(error)]))
+    """An error with its message, and the last line of the learner's own code that it passed through."""
+    line = error_line(error)
+    said = ": ".join(filter(None, [f"`{type(error).__name__}`", " ".join(str(error).split()).rstrip(".")]))
     return f"Your code stopped in {line}, with {said}." if line else f"The call failed, not in a line of yours: {said}."
+
+
+def is_evidence(given, expected, tolerance):
+    """Whether outcomes hold numbers that aren't the right ones, and that aren't all alike.
+
+    Only they tell one mistake from another. Yes or no, a shape, an error, NaN, and the same number everywhere don't.
+    """
+    single = set()
+    for got, right in zip(given, expected, strict=True):
+        if got.error is None and right.error is None:
+            yours, ours = ([*leaves(each.value)] for each in (got, right))
+            for n, own in enumerate(yours):
+                other = ours[n] if n < len(ours) and ours[n].shape == own.shape else None
+                numbers = own[own.isfinite()]
+                if other is not None and close(numbers, other[own.isfinite()], tolerance):
+                    continue
+                if len(numbers.unique()) > 1:
+                    return True
+                single.update(numbers.tolist()[:1] if own.dtype != torch.bool else [])
+    return len(single) > 1
+
+
+def leaves(value):
+    """The tensors in a value, and its numbers as tensors."""
+    if isinstance(value, torch.Tensor):
+        yield value.detach()
+    elif isinstance(value, Number):
+        yield torch.tensor(value)
+    elif isinstance(value, (tuple, list, dict)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from leaves(part)
 
 
 def same_outcomes(ones, others, expected, tolerance):
@@ -46,7 +86,9 @@ def same_outcomes(ones, others, expected, tolerance):
 
 def same_outcome(one, other, expected, tolerance):
     if one.error is None and other.error is None:
-        return not difference((one.value, one.after), (other.value, other.after), tolerance)
+        return one.fault == other.fault and not difference(
+            (one.value, one.after), (other.value, other.after), tolerance
+        )
     as_asked = expected.error is not None and isinstance(one.error, type(expected.error))
     return type(one.error) is type(other.error) and (as_asked or str(one.error) == str(other.error))
 
@@ -60,7 +102,9 @@ def difference(expected, got, tolerance, name="the result"):
     if isinstance(expected, torch.Tensor):
         return tensor_difference(expected, got, tolerance, name)
     if isinstance(expected, dict):
-        found = (difference(expected[key], got[key], tolerance, f"{name}'s {key}") for key in expected)
+        if not isinstance(got, dict):
+            return should_be(name, f"{len(expected)} results, {', '.join(expected)}", got)
+        found = (difference(part, got[key], tolerance, f"`{key}`") for key, part in expected.items())
         return next(filter(None, found), "")
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(expected) != len(got):
@@ -126,3 +170,9 @@ def kind(thing):
     name = f"numpy.{name}" if library == "numpy" else name
     size = f" of {len(thing)}" if isinstance(thing, (tuple, list)) else ""
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{size}"
+
+
+def close(one, other, tolerance):
+    """Whether two tensors have the same shape and, within a tolerance, the same numbers."""
+    pair = [each.detach().double() for each in (one, other) if not each.is_complex()]
+    return one.shape == other.shape and len(pair) == 2 and torch.allclose(*pair, tolerance, tolerance, equal_nan=True)

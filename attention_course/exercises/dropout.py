@@ -1,22 +1,24 @@
 """Exercises of notebook 04: a random mask, and the factor that keeps the mean."""
-# After a change: make exercises, then make refresh NOTEBOOK="04 help"
 
 import torch
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, exercises_in
 
 
 def random_weights(generator, *shape):
-    return torch.softmax(1.5 * torch.randn(*shape, generator=generator), dim=-1)
+    """Weights of a causal layer, if the shape is square."""
+    scores = 1.5 * torch.randn(*shape, generator=generator)
+    future = torch.ones(shape).triu(diagonal=1).bool() & (shape[-1] == shape[-2])
+    return torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
 
 
 def random_mask(weights, p):
     """Boolean, of the shape of weights: True where a weight is kept."""
-    return torch.rand(weights.shape) < 1 - p
+    draws = torch.rand(weights.shape)
+    return draws < 1 - p
 
 
 a_random_mask = Exercise(
-    name="a_random_mask",
     title="A random mask",
     prompt="Draw a number between 0 and 1 for each weight, with a single call of `torch.rand`, and keep the weight if "
     "its number is below 1 - p.",
@@ -25,24 +27,26 @@ a_random_mask = Exercise(
         (random_weights(g, *shape), p) for *shape, p in ((6, 6, 0.2), (3, 5, 0.7), (1, 8, 0.5), (2, 3, 4, 0.1))
     ],
     mistakes={
-        ("is True where a weight is dropped", "< 1 - p", ">= 1 - p"): """
-            Your mask is True where a weight is dropped, as in a causal mask. What should True mean here?""",
-        ("keeps with probability p", "< 1 - p", "< p"): """
-            You keep where draw < p, and so with probability p. Isn't that how often a weight should be dropped?""",
-        ("keeps above p", "< 1 - p", "> p"): """
-            You keep where draw > p. That keeps as many as it should, but not the same ones. How does the prompt
-            compare?""",
-        ("draws from a normal distribution", "torch.rand(", "torch.randn("): """
-            `torch.randn` draws from a normal distribution, so many numbers are below 0 and are always kept. Which
-            function draws between 0 and 1?""",
-        ("draws once per row", "weights.shape", "(*weights.shape[:-1], 1)"): """
-            You draw one number per row, so a query keeps all of its weights or none. How many draws do you need?""",
+        ("< 1 - p", ">= 1 - p"): "Your mask is True where a weight is dropped, as in a causal mask. What should True "
+        "mean here?",
+        ("< 1 - p", "< p"): "You keep where draw < p, and so with probability p. Isn't that how often a weight should "
+        "be dropped?",
+        ("< 1 - p", "> p"): "You keep where draw > p. That keeps as many as it should, but not the same ones. How does "
+        "the prompt compare?",
+        ("torch.rand(", "torch.randn("): "`torch.randn` draws from a normal distribution, so many numbers are below 0 "
+        "and are always kept. Which function draws between 0 and 1?",
+        ("weights.shape", "(*weights.shape[:-1], 1)"): "You draw one number per row, so a query keeps all of its "
+        "weights or none. How many draws do you need?",
+        ("weights.shape", "weights.shape[-1]"): "You draw one number per column, so all queries keep the same keys. "
+        "How many draws do you need?",
+        ("1 - p", "(1 - p) * (weights > 0)"): "You never keep a weight that's 0 already. What should decide whether a "
+        "weight is kept?",
     },
-    hints=[
-        "Two steps make one line: draw the numbers, then compare them.",
-        "`torch.rand(shape)` draws. Which shape gives each weight a number of its own?",
-        "`weights.shape` is the shape, and `draws < 1 - p` is True or False for each of them.",
-    ],
+    heading="04#How-do-we-drop-attention-weights?",
+    hints={
+        "draws": "`torch.rand(shape)` draws. Which shape gives each weight a number of its own?",
+        "result": "Compare the draws with `1 - p`: `draws < 1 - p` is True or False for each of them.",
+    },
     why="A number that's uniform between 0 and 1 is below 1 - p with probability 1 - p.",
     moral="The next cells use your mask.",
 )
@@ -50,7 +54,8 @@ a_random_mask = Exercise(
 
 def dropped_by_hand(weights, keep, p):
     """Weights after dropout; keep is boolean, of the shape of weights."""
-    return weights * keep / (1 - p)
+    kept = weights * keep
+    return kept / (1 - p)
 
 
 def given_masks(generator):
@@ -61,37 +66,41 @@ def given_masks(generator):
 
 
 dropout_by_hand = Exercise(
-    name="dropout_by_hand",
     title="Keep the mean",
     prompt="The mask is drawn already. Set to 0 what isn't kept, and scale up the rest, so that each weight keeps "
     "its mean over many masks. `p`, below 1, is the probability that a weight is dropped.",
     solution=dropped_by_hand,
     cases=given_masks,
     mistakes={
-        ("does not scale", " / (1 - p)", ""): """
-            The right weights are dropped, but the others didn't grow, so the mean of each weight shrinks. How large
-            must a weight be when it survives?""",
-        ("divides by p", "(1 - p)", "p"): """
-            You divide by p, the probability of being dropped. What's the probability of surviving? (At p = 0.5 you
-            can't tell the two apart.)""",
-        ("multiplies by 1 - p", "/ (1 - p)", "* (1 - p)"): """
-            Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?""",
-        ("drops what should be kept", "* keep", "* ~keep"): """
-            You drop where `keep` is True. In a causal mask True means that a score is hidden, but what does it mean
-            here?""",
-        ("makes the rows sum to 1 again", "/ (1 - p)", "/ (weights * keep).sum(dim=-1, keepdim=True)"): """
-            You divide each row by its sum, so each row has a factor of its own. After dropout a row can sum to more or
-            less than 1, because only the mean over many masks stays. Which factor depends on p only?""",
+        (" / (1 - p)", ""): "The right weights are dropped, but the others didn't grow, so the mean of each weight "
+        "shrinks. How large must a weight be when it survives?",
+        ("(1 - p)", "p"): "You divide by p, the probability of being dropped. What's the probability of surviving? (At "
+        "p = 0.5 you can't tell the two apart.)",
+        ("/ (1", "* (1"): "Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?",
+        ("* keep", "* ~keep"): "You drop where `keep` is True. In a causal mask True means that a score is hidden, but "
+        "what does it mean here?",
+        ("(1 - p)", "kept.sum(dim=-1, keepdim=True)"): "You divide each row by its sum, so each row has a factor of "
+        "its own. After dropout a row can sum to more or less than 1, because only the mean over many masks stays. "
+        "Which factor depends on p only?",
+        ("(1 - p)", "keep.float().mean()"): "You divide by the share that this mask happened to keep. Which factor "
+        "depends on p only?",
+        ("(1 - p)", "keep.float().mean(dim=-1, keepdim=True)"): "You divide by the share that was kept in each row. "
+        "Which factor depends on p only?",
+        ("/ (1 - p)", "* (1 + p)"): "You multiply by 1 + p. How often does a weight survive, and by which factor does "
+        "that make its mean smaller?",
+        ("weights * keep", "weights"): "You scale up all the weights, and none of them becomes 0. What should happen "
+        "where `keep` is False?",
     },
-    hints=[
-        "There are two steps: set to zero what isn't kept, then scale up the survivors.",
-        "A weight survives with probability 1 - p. By which factor must it grow so that its mean stays the same?",
-        "`weights * keep` is 0 where `keep` is False. Divide that by `1 - p`.",
-    ],
+    heading="04#How-do-the-weights-keep-their-mean?",
+    hints={
+        "kept": "First set to zero what isn't kept: `weights * keep` is 0 where `keep` is False.",
+        "result": "A weight survives with probability 1 - p. By which factor must it grow so that its mean stays the "
+        "same?",
+    },
     why="With probability 1 - p a weight w becomes w / (1 - p), otherwise 0, so its mean is w.",
     moral="`Dropout` does the same with a mask that it draws itself.",
 )
 
 
-EXERCISES = [a_random_mask, dropout_by_hand]
+EXERCISES = exercises_in(globals())
 progress = Progress(EXERCISES)

@@ -1,10 +1,9 @@
 """Exercises of notebook 06: cut into heads, merge again, and write the complete class."""
-# After a change: make exercises, then make refresh NOTEBOOK="06 help"
 
 import torch
 from torch import nn
 
-from .base import Exercise, Progress, normal
+from .base import Exercise, Progress, Seen, exercises_in, normal
 
 
 def split_heads(x, num_heads):
@@ -22,17 +21,17 @@ def to_split(generator):
 
 
 def or_torchs_refusal(answer, x, num_heads):
-    """The answer's result, or, if num_heads doesn't divide and it's torch that refuses, a note of that."""
+    """The answer's result, or, if num_heads doesn't divide and it's torch that refuses, what's missing."""
     try:
         return answer(x, num_heads)
     except RuntimeError:
         if x.shape[2] % num_heads == 0:
             raise
-        return "torch refuses"
+        note = f"With d_out={x.shape[2]} and num_heads={num_heads}, torch refuses."
+        return Seen(None, f"{note} Check that before, so that a `ValueError` can name the two numbers.")
 
 
 splitting = Exercise(
-    name="splitting",
     title="Split into heads",
     prompt="Cut `x` into heads. The first head gets the first head_dim numbers of each token, the second head the next "
     "ones, and so on. If num_heads doesn't divide d_out, raise a `ValueError` that says so.",
@@ -40,37 +39,37 @@ splitting = Exercise(
     cases=to_split,
     call=or_torchs_refusal,
     mistakes={
-        ("views straight into the last shape", "by_token.transpose(1, 2)", "x.view(b, num_heads, num_tokens, -1)"): """
-            The shape is right, but the numbers aren't. `view` keeps their order, so your first head gets all of the
-            first tokens, not a part of every token. Which dimension should you cut first, before you move the heads to
-            the front?""",
-        ("cuts into head_dim parts", "num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): """
-            You cut each token into head_dim parts of num_heads numbers. Which of the two should be the number of
-            parts?""",
-        ("lets the heads take turns", "by_token.transpose(1, 2)", "x.unflatten(2, (-1, num_heads)).movedim(3, 1)"): """
-            The shape is right, but your heads take turns, one number each. Where should the second number of each token
-            go, to the first head or to the second?""",
-        ("leaves the tokens before the heads", ".transpose(1, 2)", ""): """
-            The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a matrix of its own in the last
-            two dimensions. Which two dimensions still have to change places?""",
-        ("accepts any num_heads", "d_out % num_heads:", "False:"): """
-            That's right if num_heads divides d_out. If it doesn't, PyTorch complains about a shape, and you're left
-            guessing why. What could you check beforehand, so that a `ValueError` can name the two numbers?""",
+        ("by_token.transpose(1, 2)", "x.view(b, num_heads, num_tokens, -1)"): "The shape is right, but the numbers "
+        "aren't. `view` keeps their order, so your first head gets all of the first tokens, not a part of every token. "
+        "Which dimension should you cut first, before you move the heads to the front?",
+        ("num_heads, d_out // num_heads)", "d_out // num_heads, num_heads)"): "You cut each token into head_dim parts "
+        "of num_heads numbers. Which of the two should be the number of parts?",
+        ("by_token.transpose(1, 2)", "x.unflatten(2, (-1, num_heads)).movedim(3, 1)"): "The shape is right, but your "
+        "heads take turns, one number each. Where should the second number of each token go, to the first head or to "
+        "the second?",
+        (".transpose(1, 2)", ""): "The cut is right: (b, num_tokens, num_heads, head_dim). But each head needs a "
+        "matrix of its own in the last two dimensions. Which two dimensions still have to change places?",
+        ("x.view", "x.mT.reshape"): "You swap tokens and numbers before you cut, so a head mixes the numbers of "
+        "several tokens. What should be cut?",
+        ("transpose(1, 2)", "permute(2, 0, 1, 3)"): "Your heads come before the batch. Which dimension should stay the "
+        "first?",
     },
-    hints=[
-        "You need two steps. After the first, the shape should be (b, num_tokens, num_heads, head_dim).",
-        "`view` cuts one dimension into two, and `transpose` swaps two dimensions. Before that, check whether `d_out % "
-        "num_heads` is 0.",
-    ],
+    heading="06#The-cut",
+    hints={
+        "by_token": "`view` cuts one dimension into two. After that, the shape should be (b, num_tokens, num_heads, "
+        "head_dim).",
+        "result": "`transpose` swaps two dimensions, the tokens and the heads.",
+    },
     why="`view` keeps each token's numbers together, and the transpose then swaps tokens and heads.",
-    moral="`view` and `transpose` copy nothing, and `@` now treats each head separately.",
+    moral="`@` can now treat each head separately. `view` and `transpose` copy nothing for that.",
 )
 
 
 def merge_heads(context):
     """(b, num_heads, num_tokens, head_dim) -> (b, num_tokens, d_out)."""
     b, num_heads, num_tokens, head_dim = context.shape
-    return context.transpose(1, 2).reshape(b, num_tokens, num_heads * head_dim)
+    by_token = context.transpose(1, 2)
+    return by_token.reshape(b, num_tokens, num_heads * head_dim)
 
 
 def to_merge(generator):
@@ -83,32 +82,30 @@ def to_merge(generator):
 
 
 merging = Exercise(
-    name="merging",
     title="And back",
     prompt="Put each token's context vectors side by side, head after head.",
     solution=merge_heads,
     cases=to_merge,
     mistakes={
-        ("reshapes without transposing back", ".transpose(1, 2)", ""): """
-            The shape is right, but you read all of the first head before the second, so a row gets the numbers of
-            several tokens. In which order should the dimensions be before you join two of them?""",
-        ("views without transposing back", "transpose(1, 2).reshape", "view"): """
-            `view` reads all of the first head before the second, so a row gets the numbers of several tokens (and if
-            they are in another order in memory, `view` refuses). In which order should the dimensions be before you
-            join two of them?""",
-        ("views what was only transposed", "reshape", "view"): """
-            The order is right, but `view` never copies, and after the transpose the numbers of a token aren't next to
-            each other in memory. Which method makes a copy if it has to?""",
-        ("lets the heads take turns", "transpose(1, 2)", "permute(0, 2, 3, 1)"): """
-            Your heads take turns, one number each. Where should the last number of the first head be, compared with the
-            first number of the second?""",
-        ("adds the heads up", "return context", "return context.sum(dim=1)  # context"): """
-            You add the heads up. How wide should a row be if the heads are side by side?""",
+        (".transpose(1, 2)", ""): "The shape is right, but you read all of the first head before the second, so a row "
+        "gets the numbers of several tokens. In which order should the dimensions be before you join two of them?",
+        ("transpose(1, 2)", "permute(0, 2, 3, 1)"): "Your heads take turns, one number each. Where should the last "
+        "number of the first head be, compared with the first number of the second?",
+        ("return by_token", "return context.sum(dim=1)  #"): "You add the heads up. How wide should a row be if the "
+        "heads are side by side?",
+        ("transpose(1, 2)", "transpose(2, 3)"): "You swap tokens and the numbers within a head. Which two dimensions "
+        "should change places?",
+        ("return by_token", "return context.mean(dim=1)  #"): "You average the heads. How wide should a row be if the "
+        "heads are side by side?",
+        ("context.transpose(1, 2)", "context.flip(1).transpose(1, 2)"): "Your heads are in reverse order. Whose "
+        "numbers should come first?",
     },
-    hints=[
-        "Undo the two steps of *Split into heads*. Which one comes first now?",
-        "First make the shape (b, num_tokens, num_heads, head_dim). After that, `view` won't always work. What will?",
-    ],
+    heading="06#Back-to-one-row-per-token",
+    hints={
+        "by_token": "Undo the two steps of *Split into heads*. First make the shape (b, num_tokens, num_heads, "
+        "head_dim).",
+        "result": "Join the last two dimensions. After a transpose, `view` won't always work. What will?",
+    },
     why="After the transpose, the last two dimensions are the heads and the numbers within a head, and `reshape` joins "
     "them in that order.",
     moral="If you split a tensor into heads and merge it again, you get the same tensor back.",
@@ -121,6 +118,7 @@ class MultiHeadCausalAttention(nn.Module):
     def __init__(self, d_in, d_out, context_length, num_heads, qkv_bias=False):
         super().__init__()
         self.num_heads = num_heads
+        self.head_dim = d_out // num_heads
         self.W_query = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_key = nn.Linear(d_in, d_out, bias=qkv_bias)
         self.W_value = nn.Linear(d_in, d_out, bias=qkv_bias)
@@ -130,7 +128,7 @@ class MultiHeadCausalAttention(nn.Module):
 
     def split_heads(self, x):
         b, num_tokens, d_out = x.shape
-        x = x.view(b, num_tokens, self.num_heads, d_out // self.num_heads)
+        x = x.view(b, num_tokens, self.num_heads, self.head_dim)
         return x.transpose(1, 2)  # (b, num_heads, num_tokens, head_dim)
 
     def forward(self, x):
@@ -138,12 +136,16 @@ class MultiHeadCausalAttention(nn.Module):
         queries = self.split_heads(self.W_query(x))
         keys = self.split_heads(self.W_key(x))
         values = self.split_heads(self.W_value(x))
-        scores = queries @ keys.transpose(2, 3) / keys.shape[-1] ** 0.5
+        # (b, num_heads, num_tokens, num_tokens)
+        scores = queries @ keys.mT / keys.shape[-1] ** 0.5
         future = self.mask[:num_tokens, :num_tokens]
         scores = scores.masked_fill(future, -torch.inf)
+        weights = torch.softmax(scores, dim=-1)
         # (b, num_heads, num_tokens, head_dim)
-        context = torch.softmax(scores, dim=-1) @ values
-        return self.out_proj(context.transpose(1, 2).reshape(b, num_tokens, -1))
+        context = weights @ values
+        context = context.transpose(1, 2)
+        context = context.reshape(b, num_tokens, -1)
+        return self.out_proj(context)
 
 
 EMPTY = '''
@@ -164,13 +166,13 @@ class MultiHeadCausalAttention(nn.Module):
 
 def from_nothing(generator):
     """Sizes for the constructor, the layers whose weights are given, and an input."""
-    sizes = [(3, 8, 6, 2, False, 4), (6, 6, 5, 3, True, 5), (4, 12, 9, 4, True, 1), (2, 5, 8, 1, False, 7)]
+    sizes = [(3, 8, 6, 2, False, 5), (6, 12, 5, 3, True, 5), (4, 12, 9, 4, True, 1), (2, 5, 8, 1, False, 7)]
     for d_in, d_out, context_length, num_heads, qkv_bias, num_tokens in sizes:
         given = {name: nn.Linear(d_in, d_out, qkv_bias) for name in ("W_query", "W_key", "W_value")}
         given["out_proj"] = nn.Linear(d_out, d_out)
         for parameter in nn.ModuleDict(given).parameters():
             nn.init.normal_(parameter, std=d_in**-0.5, generator=generator)
-        yield (d_in, d_out, context_length, num_heads, qkv_bias), given, 3 * normal(generator, (2, num_tokens, d_in))[0]
+        yield (d_in, d_out, context_length, num_heads, qkv_bias), given, 3 * normal(generator, (4, num_tokens, d_in))[0]
 
 
 def run_with(answer, sizes, given, x):
@@ -179,13 +181,13 @@ def run_with(answer, sizes, given, x):
     for name, linear in given.items():
         own = getattr(layer, name, None)
         if repr(own) != repr(linear):
-            raise TypeError(f"self.{name} must be {linear}, got {own}")
+            found = own if isinstance(own, nn.Linear) else type(own).__name__
+            return Seen(None, f"After `__init__`, `self.{name}` should be {linear}, and is {found}.")
         own.load_state_dict(linear.state_dict())
     return layer(x)
 
 
 from_an_empty_cell = Exercise(
-    name="from_an_empty_cell",
     imports="from torch import nn",
     title="Multi-head attention from an empty cell",
     prompt="Write the complete class: causal attention with several heads and `out_proj`, but without dropout and "
@@ -195,41 +197,23 @@ from_an_empty_cell = Exercise(
     call=run_with,
     stub=EMPTY,
     mistakes={
-        ("scales by the root of d_out", "keys.shape[-1]", "self.out_proj.in_features"): """
-            You scale by the root of d_out. But a dot product has only the terms of one head: how many are that?""",
-        ("does not scale", " / keys.shape[-1] ** 0.5", ""): """
-            Everything is there except the scale. What are the scores divided by before the softmax?""",
-        ("lets the future leak", "scores = scores.masked_fill", "scores.masked_fill"): """
-            The future leaks: your layer computes what a layer without a mask would. Is there a mask, and does anything
-            use the result of `masked_fill`?""",
-        ("hides each token from itself", ".triu(diagonal=1)", ".triu()"): """
-            Your mask hides each token from itself, too, so the first row has nothing to look at and becomes NaN. At
-            which diagonal does the future begin?""",
-        ("uses the complete mask", "[:num_tokens, :num_tokens]", ""): """
-            Your mask has the size of context_length, but an input can have fewer tokens. Which part of the mask do you
-            need then?""",
-        ("takes the softmax over the queries", "softmax(scores, dim=-1)", "softmax(scores, dim=-2)"): """
-            Your columns sum to 1 instead of your rows. The weights of a query are in one row, so which dimension should
-            the softmax go over?""",
-        ("cuts heads by view alone", "x.transpose(1, 2)", "x.view(b, self.num_heads, num_tokens, -1)"): """
-            You view straight into (b, num_heads, num_tokens, head_dim), so a head gets some tokens completely instead
-            of a part of every token. Which dimension should you cut first?""",
-        ("does not transpose back", "context.transpose(1, 2)", "context"): """
-            Everything is right up to the heads' context vectors. Which dimensions have to change places before you join
-            the last two?""",
-        ("does not use out_proj", "return self.out_proj(", "return ("): """
-            Your layer returns the heads side by side. Which step is left, the one that mixes them?""",
+        (".triu(diagonal=1)", ".triu()"): "Your mask hides each token from itself, too, so the first row has nothing "
+        "to look at and becomes NaN. At which diagonal does the future begin?",
     },
-    hints=[
-        "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context vectors, merge, "
-        "`out_proj`.",
-        "Write the shape next to each line. After the split it's (b, num_heads, num_tokens, head_dim). Scale by the "
-        "root of head_dim, and take the softmax over the last dimension.",
-    ],
+    heading="06#The-whole-class",
+    hints={
+        "queries": "The steps are, in this order: three projections, split, scores, scale, mask, softmax, context "
+        "vectors, merge, `out_proj`.",
+        "scores": "After the split, the shape is (b, num_heads, num_tokens, head_dim). Scale by the root of head_dim, "
+        "then hide the future.",
+        "weights": "Take the softmax over the last dimension.",
+        "context": "Average the values, and put each token's heads side by side again.",
+        "result": "`out_proj` comes last.",
+    },
     why="Cutting comes before the scores, so that each head gets a softmax of its own, and `out_proj` comes last, "
     "because only there do the heads' results meet.",
     moral="Starting from an empty cell, you've built the attention layer of GPT-2, apart from its dropout.",
 )
 
-EXERCISES = [splitting, merging, from_an_empty_cell]
+EXERCISES = exercises_in(globals())
 progress = Progress(EXERCISES)

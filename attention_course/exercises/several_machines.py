@@ -1,12 +1,11 @@
 """Exercises of notebook 14: the one sum, the merge of two blocks, and an order that evens the work."""
-# After a change: make exercises, then make refresh NOTEBOOK="14 help"
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import torch
 
-from .base import Exercise, Progress, normal
+from .base import Exercise, Progress, Seen, exercises_in, normal
 
 
 def finish(context, columns, all_reduce):
@@ -23,12 +22,13 @@ def heads_to_share(generator):
 
 
 def on_all_ranks(answer, contexts, columns):
-    """What an answer returns on each rank; here a rank is a thread."""
+    """What an answer returns on each rank, which is a thread here; a fault is to send more than once."""
     processes = len(contexts)
-    barrier, given = Barrier(processes), [None] * processes
+    barrier, given, calls = Barrier(processes), [None] * processes, [0] * processes
 
     def rank(n):
         def all_reduce(tensor):
+            calls[n] += 1
             given[n] = tensor.clone()
             barrier.wait(10)
             tensor.copy_(sum(given))
@@ -41,11 +41,12 @@ def on_all_ranks(answer, contexts, columns):
             raise
 
     with ThreadPoolExecutor(processes) as pool:
-        return list(pool.map(rank, range(processes)))
+        outputs = list(pool.map(rank, range(processes)))
+    most = max(calls)
+    return Seen(outputs, f"Your code calls `all_reduce` {most} times. Call it once.", "sum") if most > 1 else outputs
 
 
 placing = Exercise(
-    name="placing",
     title="Place the sum",
     prompt="From its own heads' context vectors and their columns of `W_out`, each process should compute the complete "
     "output. Like torch's, `all_reduce(tensor)` puts the sum of all processes' tensors into `tensor`, and returns "
@@ -54,26 +55,25 @@ placing = Exercise(
     cases=heads_to_share,
     call=on_all_ranks,
     mistakes={
-        ("sums nothing", "    all_reduce(output)\n", ""): """
-            Your processes return different outputs, each only what its own heads contribute. Which tensor should they
-            add up, and is it the one that you return?""",
+        ("    all_reduce(output)\n", ""): "Your processes return different outputs, each only what its own heads "
+        "contribute. Which tensor should they add up, and is it the one that you return?",
+        ("    all_reduce(output)\n", "    all_reduce(output)\n    all_reduce(output)\n"): "",
+        ("return output", "return output / 2"): "You halve the sum. Each process has other heads, so whose part is "
+        "there twice?",
         (
-            "sums the context vectors",
             "    output = context @ columns.T  # (num_tokens, d_out): a summand\n    all_reduce(output)",
             "    all_reduce(context)\n    output = context @ columns.T",
-        ): """
-            You add up the context vectors of different heads, which belong side by side. After which step do all
-            processes have summands of the same numbers?""",
-        ("returns the call", "    all_reduce(output)\n    return output", "    return all_reduce(output)"): """
-            `all_reduce` puts the sum into the tensor that you give it, and returns nothing. What do you return?""",
-        ("forgets the columns", "context @ columns.T", "context.clone()"): """
-            You add up the context vectors of different heads, but their columns of `W_out` aren't used at all. What
-            does each process have to multiply before the sum?""",
+        ): "You add up the context vectors of different heads, which belong "
+        "side by side. After which step do all processes have summands of the same numbers?",
+        ("context @ columns.T", "context.clone()"): "You add up the context vectors of different heads, but their "
+        "columns of `W_out` aren't used at all. What does each process have to multiply before the sum?",
     },
-    hints=[
-        "On which tensors do the processes differ, and which of these have the shape of the output?",
-        "`context @ columns.T` is one process's summand of the output. Put it into `all_reduce`, then return it.",
-    ],
+    heading="14#By-heads:-what-should-be-added?",
+    hints={
+        "product": "On which tensors do the processes differ, and which of these have the shape of the output?",
+        "sum": "`context @ columns.T` is one process's summand of the output. Put it into `all_reduce`, then return "
+        "it.",
+    },
     why="An output is a sum over all entries of the context vector, and each process has some of them.",
     moral="One sum per layer is all that the processes have to say to each other.",
 )
@@ -102,37 +102,37 @@ def weighs_by_logarithms(context, log_total, new_context, new_log_total):
 
 
 merging_blocks = Exercise(
-    name="merging_blocks",
     title="Merge two blocks",
     prompt="Each block has context vectors, (…, head_dim), and `log_total`, (…, 1). Return both for the keys of two "
     "blocks together. Exponentials can overflow, but `torch.logaddexp(a, b)` is the logarithm of e^a + e^b, without "
     "computing these.",
     solution=merge,
+    parts="context log_total",
     cases=two_blocks,
     mistakes={
-        ("averages", "old + new", "(context + new_context) / 2"): """
-            You average the two, as if both blocks mattered alike. But a block with larger exponentials gets more of a
-            query's weight. Which share of the complete sum does each have?""",
-        ("adds", "old + new", "context + new_context"): """
-            You add the two, but both are complete averages already, with weights that sum to 1. By which share should
-            you multiply each?""",
-        ("overflows", "both = torch.logaddexp(log_total, new_log_total)", "a, b = log_total.exp(), "
-         "new_log_total.exp()\n    return (a * context + b * new_context) / (a + b), torch.log(a + b)"): """
-            That's right until the exponentials overflow. Which function adds them without computing them?""",
-        ("forgets the maximum in the logarithm", "new, both",
-         "new, both - torch.maximum(log_total, new_log_total)"): """
-            You subtract the maximum before the exponentials, and the logarithm still lacks it. How do you put it
-            back?""",
-        ("weighs by the logarithms", weighs_by_logarithms): """
-            You weigh each block by the logarithm of its sum. How do you get from `log_total` back to the sum?""",
-        ("adds the logarithms", "torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): """
-            You add two logarithms, which multiplies the sums. What's the logarithm of the sum of both?""",
+        ("old + new", "(context + new_context) / 2"): "You average the two, as if both blocks mattered alike. But a "
+        "block with larger exponentials gets more of a query's weight. Which share of the complete sum does each have?",
+        ("old + new", "context + new_context"): "You add the two, but both are complete averages already, with weights "
+        "that sum to 1. By which share should you multiply each?",
+        ("new, both", "new, both - torch.maximum(log_total, new_log_total)"): "You subtract the maximum before the "
+        "exponentials, and the logarithm still lacks it. How do you put it back?",
+        weighs_by_logarithms: "You weigh each block by the logarithm of its sum. How do you get from `log_total` back "
+        "to the sum?",
+        ("torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): "You add two logarithms, which "
+        "multiplies the sums. What's the logarithm of the sum of both?",
+        ("log_total - both", "log_total - torch.maximum(log_total, new_log_total)"): "Your `log_total` is right, but "
+        "your shares don't sum to 1. By what should each sum of exponentials be divided?",
+        ("* context", "* new", "* new_context", "* context", "* new\n", "* new_context\n"): "You give each block the "
+        "other one's share. Whose exponentials does `log_total` count?",
+        ("new, both", "new, torch.maximum(log_total, new_log_total)"): "The context is right, but your `log_total` is "
+        "only the larger one. What does the next merge need?",
     },
-    hints=[
-        "A block's share of a query's weight is its sum of exponentials, divided by the sum of both.",
-        "With both = `torch.logaddexp(log_total, new_log_total)`, the first block's share is "
+    heading="14#By-tokens:-what-has-to-travel?",
+    hints={
+        "log_total": "`torch.logaddexp(log_total, new_log_total)` is the logarithm of both sums together.",
+        "context": "A block's share of a query's weight is its sum of exponentials, divided by the sum of both: "
         "`torch.exp(log_total - both)`.",
-    ],
+    },
     why="Each block is divided by its own sum of exponentials; times its share, it's divided by the sum of both.",
     moral="It doesn't matter in which order the blocks arrive.",
 )  # fmt: skip
@@ -145,7 +145,6 @@ def zigzag(rank, processes):
 
 
 zigzagging = Exercise(
-    name="zigzagging",
     title="Even out the work",
     prompt="Cut the tokens into twice as many chunks as there are processes, numbered from 0. Each rank holds the "
     "chunk with its own number and a second one. Which, so that under a causal mask all compute equally many blocks? "
@@ -153,23 +152,27 @@ zigzagging = Exercise(
     solution=zigzag,
     cases=lambda _: [(rank, processes) for processes in (2, 3, 4) for rank in range(processes)],
     mistakes={
-        ("takes neighbours", "rank, 2 * processes - 1 - rank", "2 * rank, 2 * rank + 1"): """
-            Those are the same tokens as with one chunk per rank, so the last rank still computes most. How can a rank
-            with an early chunk, which sees few keys, make up for that?""",
-        ("starts again in the middle", "2 * processes - 1 - rank", "processes + rank"): """
-            Better: everybody has an early and a late chunk. But rank 0 has the earlier one of both kinds. Which late
-            chunk should it have?""",
-        ("counts from 1", "2 * processes - 1 - rank", "2 * processes - rank"): """
-            For rank 0 this is a chunk that doesn't exist. What's the number of the last one?""",
+        ("rank, 2 * processes - 1 - rank", "2 * rank, 2 * rank + 1"): "Those are the same tokens as with one chunk per "
+        "rank, so the last rank still computes most. How can a rank with an early chunk, which sees few keys, make up "
+        "for that?",
+        ("2 * processes - 1 - rank", "processes + rank"): "Better: everybody has an early and a late chunk. But rank 0 "
+        "has the earlier one of both kinds. Which late chunk should it have?",
+        ("2 * processes - 1 - rank", "2 * processes - rank"): "For rank 0 this is a chunk that doesn't exist. What's "
+        "the number of the last one?",
+        ("2 * processes - 1 - rank", "processes - 1 - rank"): "Your second number is one of the first half's. How many "
+        "chunks are there?",
+        ("rank, 2 * processes - 1 - rank", "2 * processes - 1 - rank, rank"): "These are the right chunks, with the "
+        "larger number first. Which one should come first?",
     },
-    hints=[
-        "Chunk n meets the keys of n + 1 chunks. So which pairs of chunks have the same sum?",
-        "Rank 0 holds the first and the last chunk, and rank 1 the second and the last but one.",
-    ],
+    heading="14#By-tokens:-what-has-to-travel?",
+    hints={
+        "sum": "Chunk n meets the keys of n + 1 chunks. So which pairs of chunks have the same sum?",
+        "result": "Rank 0 holds the first and the last chunk, and rank 1 the second and the last but one.",
+    },
     why="Chunk n needs n + 1 blocks, so the two chunks of a rank need rank + 1 and 2P − rank, which is 2P + 1 for all.",
     moral="Llama 3 was trained with this order (Llama team 2024, section 3.3.2).",
 )
 
 
-EXERCISES = [placing, merging_blocks, zigzagging]
+EXERCISES = exercises_in(globals())
 progress = Progress(EXERCISES)

@@ -8,27 +8,36 @@ from types import CodeType
 
 import torch
 
+from ..any_layer.lines import calling_line as calling_line
+from ..any_layer.lines import error_line as error_line
+
 # Python compiles `torch.exp(x)` differently where torch is imported in the same cell, as it is in the notebooks' cells.
 IMPORTS = ("", "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n")
 
 
 def stub_of(function):
     """A function's head, its docstring, and a place to write."""
-    head = re.match(r"def .*?:\n", textwrap.dedent(inspect.getsource(function)), flags=re.S).group()
+    head = re.match(r"def .*?:\n", source_of(function), flags=re.S).group()
     doc = textwrap.indent(f'"""{inspect.getdoc(function)}"""', "    ")
     return f"{head}{doc}\n    ...  # your code"
 
 
-def with_change(solution, old, new):
-    """The solution, a function or class, with `old` replaced by `new` everywhere in its source.
+def source_of(thing):
+    return textwrap.dedent(inspect.getsource(thing))
 
-    Errors: ValueError if `old` isn't in the source.
+
+def with_changes(solution, edits):
+    """The solution, a function or class, with each `old` of the pairs (old, new) replaced everywhere in its source.
+
+    Errors: ValueError if an `old` isn't in the source.
     """
-    source = textwrap.dedent(inspect.getsource(solution))
-    if old not in source:
-        raise ValueError(f"old must be in the source of {solution.__name__}, got {old!r}")
+    source = source_of(solution)
+    for old, new in edits:
+        if old not in source:
+            raise ValueError(f"old must be in the source of {solution.__name__}, got {old!r}")
+        source = source.replace(old, new)
     names = dict(vars(inspect.getmodule(solution)))
-    exec(source.replace(old, new), names)
+    exec(source, names)
     return names[solution.__name__]
 
 

@@ -1,9 +1,9 @@
 """Exercises of notebook 09: softmax block by block, and a gradient without stored weights."""
-# After a change: make exercises, then make refresh NOTEBOOK="09 help"
 
 import torch
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, Seen, exercises_in
+from .seen import Watch
 
 
 def context_of_blocks(blocks):
@@ -23,21 +23,31 @@ def context_of_blocks(blocks):
 
 
 def in_blocks(answer, scores, values, size):
-    """Blocks of at most `size` tokens, one after the other in the same memory, as on a chip with little of it."""
+    """What an answer returns for blocks of at most `size` tokens, which come one after the other in the same memory.
+
+    A fault is that more and more numbers are kept: on a chip, there's no room for them.
+    """
+    kept = []
 
     def blocks():
         memory = torch.empty(size), torch.empty(size, values.shape[1])
         for block in zip(scores.split(size), values.split(size), strict=True):
+            kept.append(watch.alive())
             yield tuple(place[: len(part)].copy_(part) for place, part in zip(memory, block, strict=True))
 
-    return answer(blocks())
+    with Watch(in_blocks) as watch:
+        context = answer(blocks())
+    if len(kept) > 3 and kept[-1] > kept[-2] > kept[-3]:
+        numbers = ", then ".join(map(str, kept[1:]))
+        return Seen(context, f"Your code keeps more numbers after each block: {numbers}. So it needs the complete row.")
+    return context
 
 
 def long_rows(generator):
     """Random scores, and scores that rise or fall steeply; complete and incomplete last blocks."""
     for num_tokens, head_dim, size, slope, shift in (
         (7, 3, 3, 0.0, 0.0),
-        (8, 2, 4, 0.5, 0.0),
+        (9, 2, 2, 0.5, 0.0),
         (9, 4, 2, -100.0, 0.0),
         (5, 1, 1, 1.0, 1000.0),
         (6, 3, 4, 0.0, -1000.0),
@@ -54,7 +64,6 @@ def mean_of_softmaxes(blocks):
 
 
 block_by_block = Exercise(
-    name="block_by_block",
     title="Softmax, block by block",
     prompt="`for scores, values in blocks:` gives you the scores of one query and the values of the same tokens, a "
     "few tokens at a time. You can loop only once, and each block overwrites the one before. Return "
@@ -63,42 +72,35 @@ block_by_block = Exercise(
     solution=context_of_blocks,
     cases=long_rows,
     call=in_blocks,
+    tolerance=1e-4,
     mistakes={
-        ("never corrects the old sums", " * shrink", ""): """
-            When the maximum rises, your old sums still belong to the old maximum, so they count too much. By which
-            factor do they become sums of `exp(scores - new_maximum)`?""",
-        ("corrects only the sum of exponentials", "context * shrink", "context"): """
-            You correct the sum of exponentials when the maximum rises. Which other running value is made of the same
-            exponentials?""",
-        ("takes each block's own maximum", "max(largest, scores.max())", "scores.max()"): """
-            Your maximum falls when a block's scores are smaller, and then `exp(old - new)` can overflow. Which maximum
-            never falls?""",
-        ("keeps only the last block", "        largest = raised\n", ""): """
-            This is the context of the last block only. Do you add each block to the sums so far, and do you store the
-            new maximum for the next round?""",
-        ("starts the maximum at 0", "-torch.inf", "torch.zeros(())"): """
-            Your maximum starts at 0. If all scores are near -1000, every `exp(score - 0)` is 0, and 0 / 0 is NaN. Which
-            start is below every score?""",
-        # `shrink` is then 1.
-        ("takes no maximum", "raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): """
-            That's right for small scores. But in float32 `exp(1000)` is inf, and `exp(-1000)` is 0. What does softmax
-            subtract to avoid that?""",
-        ("takes a softmax in each block, and their mean", mean_of_softmaxes): """
-            All your blocks count the same, even if one of them has all the large scores. Which sum should run over
-            all blocks?""",
-        ("forgets to divide", " / total", ""): """
-            The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing at the end?""",
-        ("loops twice", "-torch.inf", "max(scores.max() for scores, _ in blocks)"): """
-            Your second loop gets nothing, because the blocks come only once. Can you start with the largest score so
-            far, and correct the sums when it rises?""",
+        (" * shrink", ""): "When the maximum rises, your old sums still belong to the old maximum, so they count too "
+        "much. By which factor do they become sums of `exp(scores - new_maximum)`?",
+        ("context * shrink", "context"): "You correct the sum of exponentials when the maximum rises. Which other "
+        "running value is made of the same exponentials?",
+        ("max(largest, scores.max())", "scores.max()"): "",
+        ("        largest = raised\n", ""): "This is the context of the last block only. Do you add each block to the "
+        "sums so far, and do you store the new maximum for the next round?",
+        ("-torch.inf", "torch.zeros(())"): "",
+        ("largest, total", "blocks = [*blocks]\n    largest, total"): "You keep the blocks themselves, but each one "
+        "overwrites the one before, so you use the last one again and again. What could you keep of a block instead?",
+        ("raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): "",
+        mean_of_softmaxes: "All your blocks count the same, even if one of them has all the large scores. Which sum "
+        "should run over all blocks?",
+        (" / total", ""): "The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing "
+        "at the end?",
+        ("torch.exp(largest - raised)", "torch.exp(raised - largest) if largest > -torch.inf else 0"): "Your factor is "
+        "`exp(new - old)`, which makes the old sums larger when the maximum rises. Which way round?",
     },
-    hints=[
-        "Keep three running values: the largest score, the sum of exponentials, and the weighted sum of values.",
-        "`exp(s - new)` is `exp(s - old) * exp(old - new)`, so one factor brings all old exponentials to the new "
-        "maximum.",
-        "For each block: take the new maximum, multiply both sums by `torch.exp(old - new)`, then add "
-        "`torch.exp(scores - new).sum()` and `torch.exp(scores - new) @ values`. Start the maximum at -inf.",
-    ],
+    heading="09#Can-softmax-work-without-the-complete-row?",
+    hints={
+        "largest": "Keep three running values: the largest score, the sum of exponentials, and the weighted sum of "
+        "values. Start the maximum at -inf.",
+        "total": "`exp(s - new)` is `exp(s - old) * exp(old - new)`, so one factor brings all old exponentials to the "
+        "new maximum. Then add `torch.exp(scores - new).sum()`.",
+        "context": "Multiply the weighted sum by the same factor, then add `torch.exp(scores - new) @ values`.",
+        "result": "Divide the weighted sum by the sum of exponentials.",
+    },
     why="After each block, both sums contain `exp(score - largest)` of all scores so far, because one common factor, "
     "`exp(old - new)`, brings the old terms to the new maximum.",
     moral="That's how a fast kernel goes through the keys in blocks, and never stores a complete row of the score "
@@ -129,7 +131,6 @@ def one_block(generator):
 
 
 block_again = Exercise(
-    name="block_again",
     title="A gradient without the matrix",
     prompt="One causal head computed `context = weights @ values` and kept no weights, only `log_total`, (num_tokens, "
     "1): for each query, the logarithm of the sum of its exponentials. You get all queries, the keys of one block, "
@@ -138,30 +139,36 @@ block_again = Exercise(
     solution=block_gradient,
     cases=one_block,
     mistakes={
-        ("shows the future", ".masked_fill(future, 0.0)", ""): """
-            Your weights also count queries that come before a key, which never saw it. Which weights should be 0?""",
-        ("takes the block for the first", "start + torch", "torch"): """
-            That's right for the first block. To which tokens do the keys of a later block belong?""",
-        ("forgets to scale", " / queries.shape[1] ** 0.5", ""): """
-            `log_total` comes from scaled scores. What should you divide yours by?""",
-        ("takes a softmax within the block", "torch.exp(scores - log_total)", "torch.softmax(scores, dim=1)"): """
-            Your softmax divides by the block's own sum, so the weights in each block sum to 1. Which sum of all keys
-            do you know already?""",
-        ("divides by the logarithm", "torch.exp(scores - log_total)", "torch.exp(scores) / log_total"): """
-            You divide by the logarithm of the sum, not by the sum. Which function undoes a logarithm?""",
-        ("hides the diagonal too", "positions >", "positions >="): """
-            You hide each query's own key as well. Which positions are in a query's future?""",
+        (".masked_fill(future, 0.0)", ""): "Your weights also count queries that come before a key, which never saw "
+        "it. Which weights should be 0?",
+        ("start + torch", "torch"): "That's right for the first block. To which tokens do the keys of a later block "
+        "belong?",
+        (" / queries.shape[1] ** 0.5", ""): "`log_total` comes from scaled scores. What should you divide yours by?",
+        ("torch.exp(scores - log_total)", "torch.softmax(scores, dim=1)"): "Your softmax divides by the block's own "
+        "sum, so the weights in each block sum to 1. Which sum of all keys do you know already?",
+        ("torch.exp(scores - log_total)", "torch.exp(scores) / log_total"): "You divide by the logarithm of the sum, "
+        "not by the sum. Which function undoes a logarithm?",
+        ("positions >", "positions >="): "You hide each query's own key as well. Which positions are in a query's "
+        "future?",
+        ("weights.T", "(weights / weights.sum(dim=0)).T"): "You divide each key's weights by their sum. But a query's "
+        "weights were divided already, by `log_total`. Is anything left to divide?",
+        ("torch.exp(scores - log_total)", "(torch.exp(scores) / (1 + log_total.exp()))"): "You add 1 to each row's "
+        "sum. What is `log_total` the logarithm of?",
+        ("return weights.T", "weights = weights * (1 - weights)\n    return weights.T"): "w(1 - w) belongs to the "
+        "gradient of the scores. By what was each value multiplied?",
     },
-    hints=[
-        "First make the block's weights again, (num_tokens, size), from queries and keys.",
-        "A weight is `exp(score) / sum`, which is `exp(score - log_total)`, and 0 where the key comes after the query.",
-        "Each value was multiplied by its column of weights, so its gradient is `weights.T @ grad_context`.",
-    ],
+    heading="09#How-can-training-do-without-it?",
+    hints={
+        "scores": "First make the block's scores again, (num_tokens, size), from queries and keys, and scale them.",
+        "weights": "A weight is `exp(score) / sum`, which is `exp(score - log_total)`, and 0 where the key comes after "
+        "the query.",
+        "result": "Each value was multiplied by its column of weights, so its gradient is `weights.T @ grad_context`.",
+    },
     why="With the logarithm of the sum, each weight can be computed without the rest of its row, and the gradient of "
     "`weights @ values` for `values` is `weights.T @ grad_context`.",
     moral="The gradients of queries and keys need the same blocks of weights, so nothing has to be kept for them.",
 )
 
 
-EXERCISES = [block_by_block, block_again]
+EXERCISES = exercises_in(globals())
 progress = Progress(EXERCISES)

@@ -1,5 +1,4 @@
 """Exercises of notebook 07: a map, what digits become, and a control."""
-# After a change: make exercises, then make refresh NOTEBOOK="07 help"
 
 import inspect
 
@@ -8,7 +7,7 @@ from torch import nn
 
 from attention_helpers.training.lookup import LookupTask
 
-from .base import Exercise, Progress
+from .base import Exercise, Progress, exercises_in
 
 
 def question_row(x, letters):
@@ -16,7 +15,8 @@ def question_row(x, letters):
 
     x: symbols (b, num_tokens, 2) of a LookupTask with that many letters.
     """
-    return (x[:, :, 0] == x[:, -1:, 0] - letters).float()
+    letter = x[:, -1:, 0] - letters  # as it is in a pair
+    return (x[:, :, 0] == letter).float()
 
 
 def lookups(generator):
@@ -25,32 +25,28 @@ def lookups(generator):
 
 
 map_to_come = Exercise(
-    name="map_to_come",
     title="The map to come",
     prompt="Write the question's row of a perfect map: 1.0 for the pair asked for, and 0.0 for all other tokens. A "
     "letter is a symbol below `letters` (here 4) in a pair, and `letters` higher in a question.",
     solution=question_row,
     cases=lookups,
     mistakes={
-        ("takes the question's letter for the same symbol", " - letters", ""): """
-            Your question finds only itself, because the same letter is a different symbol in a pair. How far apart are
-            the two?""",
-        ("leaves the question out", ".float()", ".float()[:, :-1]"): """
-            The pairs' weights are right, but a row has a weight for every token. Which one is missing?""",
-        ("returns the position of the pair", ".float()", ".float().argmax(dim=1)"): """
-            These are the right positions, but the exercise asks for weights. What does a row with a single 1 look
-            like?""",
-        ("takes the softmax of 0 and 1", ".float()", ".float().softmax(dim=-1)"): """
-            You found the right pair and then took a softmax, which makes nearly even weights of ones and zeros. Aren't
-            your ones and zeros weights already?""",
-        ("always subtracts 4", " - letters", " - 4"): """
-            That's right only with four letters. Which argument says how many there are?""",
+        (" - letters", ""): "Your question finds only itself, because the same letter is a different symbol in a pair. "
+        "How far apart are the two?",
+        (".float()", ".float()[:, :-1]"): "The pairs' weights are right, but a row has a weight for every token. Which "
+        "one is missing?",
+        (".float()", ".float().argmax(dim=1)"): "These are the right positions, but the exercise asks for weights. "
+        "What does a row with a single 1 look like?",
+        (".float()", ".float().softmax(dim=-1)"): "You found the right pair and then took a softmax, which makes "
+        "nearly even weights of ones and zeros. Aren't your ones and zeros weights already?",
+        (" - letters", " - 4"): "That's right only with four letters. Which argument says how many there are?",
     },
-    hints=[
-        "What does the question contain, a letter or a digit? Which tokens contain the same?",
-        "`x[:, :, 0]` holds the letters, with the question's at the end. Which symbol is that letter in a pair?",
-        "Compare `x[:, :, 0]` with `x[:, -1:, 0] - letters`. `.float()` turns True and False into weights.",
-    ],
+    heading="07#Did-it-find-the-right-map?",
+    hints={
+        "letter": "`x[:, :, 0]` holds the letters, with the question's at the end. Which symbol is that letter in a "
+        "pair?",
+        "result": "Compare `x[:, :, 0]` with `x[:, -1:, 0] - letters`. `.float()` turns True and False into weights.",
+    },
     why="No letter is in two pairs, so each row has a single 1, and the question's own symbol is never below "
     "`letters`, so it doesn't find itself.",
     moral="The last row of the trained head comes close to this one, although training only used the answers.",
@@ -62,7 +58,9 @@ def digits_to_logits(digit, W_value, out_proj, output_layer):
 
     digit: embeddings (n, width); W_value, out_proj, output_layer: nn.Linear.
     """
-    return W_value(digit) @ out_proj.weight.T @ output_layer.weight.T
+    values = W_value(digit)
+    contexts = values @ out_proj.weight.T
+    return contexts @ output_layer.weight.T
 
 
 def heads_with_output_layers(generator):
@@ -74,7 +72,6 @@ def heads_with_output_layers(generator):
 
 
 ov_table = Exercise(
-    name="ov_table",
     title="What does a digit become?",
     prompt="Return a table with one row per digit, the logits that it adds: its embedding passes through `W_value`, "
     "`out_proj` and `output_layer`. Leave out the biases of the last two, which add the same to every row. "
@@ -82,29 +79,21 @@ ov_table = Exercise(
     solution=digits_to_logits,
     cases=heads_with_output_layers,
     mistakes={
-        (
-            "keeps the biases",
-            "W_value(digit) @ out_proj.weight.T @ output_layer.weight.T",
-            "output_layer(out_proj(W_value(digit)))",
-        ): """
-            Your logits include the biases. Which attribute of an `nn.Linear` holds only its matrix?""",
-        ("leaves out_proj out", " @ out_proj.weight.T", ""): """
-            You go from values straight to logits. What does `MultiHeadAttention` do with its context vectors before it
-            returns them?""",
-        ("doesn't transpose out_proj", "out_proj.weight.T", "out_proj.weight"): """
-            An `nn.Linear` multiplies by its weight transposed. Where does your product differ from that?""",
-        (
-            "puts digits in columns",
-            "return ",
-            "return output_layer.weight @ out_proj.weight @ W_value(digit).T\n    return ",
-        ): """
-            Your table has a column per digit. Which dimension should come first?""",
+        ("contexts @ output_layer.weight.T", "output_layer(out_proj(values))"): "Your logits include the biases. Which "
+        "attribute of an `nn.Linear` holds only its matrix?",
+        (" @ out_proj.weight.T", ""): "You go from values straight to logits. What does `MultiHeadAttention` do with "
+        "its context vectors before it returns them?",
+        ("out_proj.weight.T", "out_proj.weight"): "An `nn.Linear` multiplies by its weight transposed. Where does your "
+        "product differ from that?",
+        ("return contexts @ output_layer.weight.T", "return output_layer.weight @ contexts.T"): "Your table has a "
+        "column per digit. Which dimension should come first?",
     },
-    hints=[
-        "If a head gives a digit all its weight, the context vector is that digit's value. What comes after it?",
-        "`W_value(digit)` is (n, d_out), `out_proj.weight` (d_out, d_out), and `output_layer.weight` (answers, d_out).",
-        "Multiply by `out_proj.weight.T`, then by `output_layer.weight.T`.",
-    ],
+    heading="07#What-did-the-matrices-become?",
+    hints={
+        "values": "If a head gives a digit all its weight, the context vector is that digit's value, `W_value(digit)`.",
+        "contexts": "`out_proj.weight` is (d_out, d_out), and an `nn.Linear` multiplies by its weight transposed.",
+        "result": "Multiply by `output_layer.weight.T`, where `output_layer.weight` is (answers, d_out).",
+    },
     why="If a head gives a pair all its weight, it passes on the pair's value, and three matrices in a row are one "
     "matrix.",
     moral="If the head gives a pair less weight, its row counts that much less, because everything here is linear.",
@@ -120,8 +109,16 @@ def control_batch(task, generator):
     return x, answers
 
 
+def parts_of_batch(answer, *sizes):
+    """Letters, digits and answers of a batch."""
+    batch = answer(LookupTask(*sizes), torch.Generator().manual_seed(sizes[3]))
+    if not isinstance(batch, tuple) or len(batch) != 2 or getattr(batch[0], "ndim", 0) != 3:
+        return batch
+    x, answers = batch
+    return {"letters": x[:, :, 0], "digits": x[:, :, 1], "answers": answers}
+
+
 control_run = Exercise(
-    name="control_run",
     title="A control",
     prompt="Does the map emerge because letters predict digits? To find out, one trains a head on a **control**, which "
     "differs only in that. Make its batches: shuffle each sentence's digits, so that pair j of sentence i gets the "
@@ -130,31 +127,27 @@ control_run = Exercise(
     solution=control_batch,
     stub=inspect.getsource(control_batch).replace("x[:, :-1, 1] = x[:, :-1, 1].gather(1, order)", "...  # your code"),
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
-    call=lambda answer, questions, letters, digits, pairs, batch_size: answer(
-        LookupTask(questions, letters, digits, pairs, batch_size), torch.Generator().manual_seed(pairs)
-    ),
+    call=parts_of_batch,
     mistakes={
-        ("moves nothing", "x[:, :-1, 1] = ", ""): """
-            Your batch is the original one. `gather` makes a new tensor, so where do its digits have to go?""",
-        ("moves whole pairs", "return x", "x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)\n    return x"): """
-            You move whole pairs, so each letter keeps its digit, and the task is as easy as before. What has to stay
-            where it is?""",
-        ("moves the letters", "x[:, :-1, 1]", "x[:, :-1, 0]"): """
-            That breaks the link, too, but you move the letters. Which part of a token should move instead?""",
-        ("takes one order for all sentences", "x[:, :-1, 1].gather(1, order)", "x[:, order[0], 1]"): """
-            All sentences of your batch share one order. Which row of `order` belongs to which sentence?""",
-        ("takes digits from other sentences", "gather(1, order)", "gather(0, order)"): """
-            Your digits come from other sentences, so the answer may not occur in its own. Along which dimension does
-            `gather` look?""",
-        ("reads the order the other way round", "gather(1, order)", "gather(1, order.argsort(dim=1))"): """
-            Your control is as good, but you read `order` the other way round. Does it say which pair a digit comes
-            from, or which pair it goes to?""",
+        ("x[:, :-1, 1] = ", ""): "Your batch is the original one. `gather` makes a new tensor, so where do its digits "
+        "have to go?",
+        ("return x", "x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)\n    return x"): "You move whole pairs, so each "
+        "letter keeps its digit, and the task is as easy as before. What has to stay where it is?",
+        ("x[:, :-1, 1]", "x[:, :-1, 0]"): "That breaks the link, too, but you move the letters. Which part of a token "
+        "should move instead?",
+        ("x[:, :-1, 1].gather(1, order)", "x[:, order[0], 1]"): "All sentences of your batch share one order. Which "
+        "row of `order` belongs to which sentence?",
+        ("gather(1, order)", "gather(0, order)"): "Your digits come from other sentences, so the answer may not occur "
+        "in its own. Along which dimension does `gather` look?",
+        ("gather(1, order)", "gather(1, order.argsort(dim=1))"): "Your control is as good, but you read `order` the "
+        "other way round. Does it say which pair a digit comes from, or which pair it goes to?",
     },
-    hints=[
-        "Letters predict digits because they're in the same pair. What has to move, and what has to stay?",
-        "The digits are `x[:, :-1, 1]`, (b, pairs). `digits.gather(1, order)[i, j]` is `digits[i, order[i, j]]`.",
-        "Assign the result to `x[:, :-1, 1]`, and leave `x[:, :-1, 0]` as it is.",
-    ],
+    heading="07#What-did-the-matrices-become?",
+    hints={
+        "letters": "Letters predict digits because they're in the same pair. Leave `x[:, :-1, 0]` as it is.",
+        "digits": "The digits are `x[:, :-1, 1]`, (b, pairs). `digits.gather(1, order)[i, j]` is `digits[i, order[i, "
+        "j]]`. Assign the result to `x[:, :-1, 1]`.",
+    },
     why="Only the link between letters and digits is gone, so if no map emerges now, that link was its cause.",
     moral="To train on it, write `control = lookup.LookupTask(letters=4, digits=4, pairs=4)`, `control.batch = lambda "
     "g: control_batch(task, g)` and `loop.Training(lookup.LookupModel(control, d_out=2), control, 0.02).run(100)`. No "
@@ -162,5 +155,5 @@ control_run = Exercise(
 )
 
 
-EXERCISES = [map_to_come, ov_table, control_run]
+EXERCISES = exercises_in(globals())
 progress = Progress(EXERCISES)
