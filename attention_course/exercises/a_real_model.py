@@ -31,8 +31,8 @@ grouped = Exercise(
     mistakes={
         ("repeat_interleave(group, dim=0)", "repeat(group, 1, 1)"): "Your query heads use KV heads 0, 1, 2, 0, 1, 2, "
         "in turn. Which query heads should share KV head 0?",
-        ("repeat_interleave(group, dim=0)", "narrow(0, 0, 1)"): "All your query heads use KV head 0. Which one belongs "
-        "to the second group?",
+        ("repeat_interleave(group, dim=0)", "narrow(0, 0, 1)"): "All your query heads use KV head 0. Which is the "
+        "second group's?",
         ("triu(past + 1)", "triu(1)"): "Your queries see too little, as if they belonged to the first tokens. How many "
         "tokens came before the first query's own?",
         ("triu(past + 1)", "triu(past)"): "You hide each query's own token. Which tokens are later than it?",
@@ -80,14 +80,12 @@ induction = Exercise(
         ("came_next[..., 1:]", "maps.diagonal(-period - 1, dim1=-2, dim2=-1)"): "You went one token too far back, to "
         "the one before the earlier copy. On which side of the copy is the token that comes next?",
         ("[..., 1:]", ""): "Nearly: your mean begins one row too early. To which half does token period - 1 belong?",
-        (".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): "You divide by the number of all tokens. How many of them "
-        "are in the second half?",
-        ("[..., 1:]", "[..., 1:-1]"): "You leave the last row out. It has a token that came next as well: how many "
-        "rows has the second half?",
+        (".mean(dim=-1)", ".sum(dim=-1) / maps.shape[-1]"): "You divide by all tokens. How many are in the second "
+        "half?",
+        ("[..., 1:]", "[..., 1:-1]"): "You leave the last row out. How many rows has the second half?",
         ("second_half.mean(dim=-1)", "maps[..., period:, :period].mean(dim=(-2, -1))"): "You average all weights on "
         "the first half. Which one of each row is on the token that came next?",
-        (".mean(dim=-1)", ".amax(dim=-1)"): "You take the largest weight on the token that came next. What's asked for "
-        "in the end?",
+        (".mean(dim=-1)", ".amax(dim=-1)"): "You take the largest weight. What's asked for instead?",
     },
     heading="13#Which-heads-continue-repeated-text?",
     hints={
@@ -132,20 +130,20 @@ ablating = Exercise(
     solution=without_heads,
     cases=draw_contexts,
     mistakes={
-        ("parts[:, :, heads]", "parts[:, heads]"): "You set whole tokens to 0, in all heads. Which dimension of your "
-        "tensor counts the heads?",
+        ("parts[:, :, heads]", "parts[:, heads]"): "You set whole tokens to 0, in all heads. Which dimension counts "
+        "the heads?",
         ("parts[:, :, heads]", "parts[:, :, [head - 1 for head in heads]]"): "You set the head before each of these to "
         "0. Which number does the first head have?",
         ("heads] = 0.0", "[*{*range(num_heads)}.difference(heads)]] = 0.0"): "You keep these heads and set all others "
         "to 0. Which of the two is an ablation?",
         cuts_across_the_heads: "You set every num_heads-th number to 0, but a head's numbers are next to each other. "
         "Which dimension comes first when you cut d_model, the heads or the numbers of a head?",
-        removes_the_numbers: "You remove the heads' numbers, so what's left is too narrow for `out_proj`. What should "
-        "be in their place?",
-        ("parts[:, :, heads]", "parts[:, :, heads[0] : heads[-1] + 1]"): "You set all heads "
-        "between the first and the last of the list to 0. What about those that aren't in it?",
-        ("parts[:, :, heads]", "parts[:, :, heads[:1]]"): "You set only the first head of the list to 0. What about "
-        "the others?",
+        removes_the_numbers: "You remove the heads' numbers, so `out_proj` gets too few. What should be in their "
+        "place?",
+        ("parts[:, :, heads]", "parts[:, :, heads[0] : heads[-1] + 1]"): "You set all heads between the first and the "
+        "last of the list to 0. What about those that aren't in it?",
+        ("parts[:, :, heads]", "parts[:, :, heads[:1]]"): "You set only the list's first head to 0. What about the "
+        "others?",
     },
     heading="13#Does-the-model-need-them?",
     hints={

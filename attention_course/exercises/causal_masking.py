@@ -34,16 +34,15 @@ hide_the_future = Exercise(
     solution=causal_weights,
     cases=scaled_scores,
     mistakes={
-        ("diagonal=1", ""): "You hide the diagonal too, so no token sees itself. What's left for the first token to "
-        "see?",
+        ("diagonal=1", ""): "You hide the diagonal too, so no token sees itself. What's left for the first one?",
         ("torch.ones_like(scores)", "scores"): "Your mask is made of the scores, so a score of 0 isn't hidden. Of what "
         "should the mask be made instead?",
         ("torch.softmax(scores,", "torch.softmax(scores / scores.shape[-1] ** 0.5,"): "You divide the scores once "
         "more, but they came scaled. What's left to do with them?",
         ("scores.masked_fill(", "torch.softmax(scores, dim=-1).masked_fill("): "You take the softmax of weights, which "
         "makes them nearly alike. How often should softmax be applied?",
-        ("-torch.inf", "-100.0"): "-100 is a score like any other, and here one row has only scores of -1000. Which "
-        "value is below every score?",
+        ("-torch.inf", "-100.0"): "-100 is a score like any other, and one row here has only -1000. Which value is "
+        "below every score?",
     },
     heading="03#How-do-we-hide-the-future-from-softmax?",
     hints={
@@ -206,15 +205,13 @@ window_mask = Exercise(
     solution=sliding_window_mask,
     cases=lambda g: [(6, 3), (6, 1), (5, 2), (4, 4), (4, 9), (1, 1)],
     mistakes={
-        ("-window", "-window - 1"): "Your tokens see one token too many. With a window of 1, which tokens should a "
-        "token see?",
-        ("-window", "1 - window"): "Your tokens see one token too few. With a window of 1, does a token still see "
-        "itself?",
+        ("-window", "-window - 1"): "Your tokens see one too many. With a window of 1, which should a token see?",
+        ("-window", "1 - window"): "Your tokens see one too few. With a window of 1, does a token see itself?",
         ("future | too_far", "~(future | too_far)"): "Your mask is upside down: it's True in the window, and False "
         "outside. What does True mean here?",
         ("future | ", ""): "You hide what's too far back, but the future is open. Should a token see it?",
-        (" | too_far", ""): "That's the causal mask, in which a token sees its whole past. What about tokens `window` "
-        "or more steps back?",
+        (" | too_far", ""): "That's the causal mask, in which a token sees its whole past. What about tokens too far "
+        "back?",
         ("future | too_far", "future.mT | too_far.mT"): "Your mask is transposed: it hides the past, and what's too "
         "far ahead. Which of i and j is the query?",
         ("ones.triu(diagonal=1)", "ones.triu(diagonal=window)"): "Your window is open on both sides, so tokens see "

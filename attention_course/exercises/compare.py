@@ -103,7 +103,7 @@ def difference(expected, got, tolerance, name="the result"):
         return tensor_difference(expected, got, tolerance, name)
     if isinstance(expected, dict):
         if not isinstance(got, dict):
-            return should_be(name, f"{len(expected)} results, {', '.join(expected)}", got)
+            return should_be(name, f"{len(expected)} things ({', '.join(expected)})", got)
         found = (difference(part, got[key], tolerance, f"`{key}`") for key, part in expected.items())
         return next(filter(None, found), "")
     if isinstance(expected, (tuple, list)):

@@ -60,8 +60,7 @@ contexts_at_once = Exercise(
     solution=all_contexts,
     cases=lambda g: [normal(g, (n, d)) for n, d in ((6, 3), (1, 2), (4, 4), (3, 8))],
     mistakes={
-        ("weights @", "scores @"): "You average the inputs with raw scores. Which step is missing between the scores "
-        "and the average?",
+        ("weights @", "scores @"): "You average the inputs with raw scores. Which step is missing in between?",
         ("weights @ inputs", "weights"): "These are the weights, one row per query. What do you average with them?",
         ("weights @ inputs", "torch.softmax(scores @ inputs, dim=-1)"): "You average with raw scores and take the "
         "softmax of the result. What should softmax make of the scores?",
@@ -73,8 +72,8 @@ contexts_at_once = Exercise(
     heading="01#All-tokens-at-once",
     hints={
         "scores": "Row i of the scores, (n, n), belongs to query i. One product of two matrices computes them all.",
-        "weights": "`inputs @ inputs.T` has the score of query i with key j in row i and column j. Which dimension "
-        "belongs to the keys?",
+        "weights": "`inputs @ inputs.T` has query i's score with key j in row i, column j. Which dimension is the "
+        "keys'?",
         "result": "Multiply the weights, (n, n), by the inputs, (n, d).",
     },
     why="Softmax over the last dimension turns each query's row of scores into weights that sum to 1, and the second "
@@ -118,13 +117,11 @@ read_the_digit = Exercise(
     call=lambda answer, inputs: as_tensor(answer(inputs)),
     mistakes={
         ("inputs[-1]", "inputs[0]"): "Your query is the first token. Where's the question?",
-        ("inputs[-1]", "inputs[3]"): "That works for four tokens only, because the question isn't always token 3. Is a "
-        "3 written in your code?",
+        ("inputs[-1]", "inputs[3]"): "That works for four tokens only, because the question isn't always token 3. Is "
+        "there a 3 in your code?",
         ("[3:6]", "[:3]"): "These are the letters A, B and C. At which entry do the digits begin?",
-        ("[3:6]", "[3:5]"): "Your slice ends at entry 4, because Python leaves out the number after the colon. Where's "
-        "the digit 3?",
-        ("torch.softmax(scores, dim=0)", "scores"): "You add the embeddings up with raw scores. Which step makes "
-        "weights of them?",
+        ("[3:6]", "[3:5]"): "Your slice ends at entry 4: Python leaves out the number after the colon. Where's the 3?",
+        ("torch.softmax(scores, dim=0)", "scores"): "You average with raw scores. Which step makes weights of them?",
         ("[3:6]", ""): "The context vector is right. Which of its entries are digits?",
         ("return context[3:6]", "return weights"): "These are the weights, one per token. The digits are in the "
         "embeddings, so what do you do with the weights?",

@@ -27,20 +27,17 @@ a_random_mask = Exercise(
         (random_weights(g, *shape), p) for *shape, p in ((6, 6, 0.2), (3, 5, 0.7), (1, 8, 0.5), (2, 3, 4, 0.1))
     ],
     mistakes={
-        ("< 1 - p", ">= 1 - p"): "Your mask is True where a weight is dropped, as in a causal mask. What should True "
-        "mean here?",
-        ("< 1 - p", "< p"): "You keep where draw < p, and so with probability p. Isn't that how often a weight should "
-        "be dropped?",
-        ("< 1 - p", "> p"): "You keep where draw > p. That keeps as many as it should, but not the same ones. How does "
-        "the prompt compare?",
+        ("< 1 - p", ">= 1 - p"): "Your mask is True where a weight is dropped. What should True mean here?",
+        ("< 1 - p", "< p"): "You keep where draw < p, so with probability p. How often should a weight be dropped?",
+        ("< 1 - p", "> p"): "You keep where draw > p. That keeps as many, but not the same ones. How does the prompt "
+        "compare?",
         ("torch.rand(", "torch.randn("): "`torch.randn` draws from a normal distribution, so many numbers are below 0 "
         "and are always kept. Which function draws between 0 and 1?",
         ("weights.shape", "(*weights.shape[:-1], 1)"): "You draw one number per row, so a query keeps all of its "
         "weights or none. How many draws do you need?",
-        ("weights.shape", "weights.shape[-1]"): "You draw one number per column, so all queries keep the same keys. "
-        "How many draws do you need?",
-        ("1 - p", "(1 - p) * (weights > 0)"): "You never keep a weight that's 0 already. What should decide whether a "
-        "weight is kept?",
+        ("weights.shape", "weights.shape[-1]"): "You draw once per column, so all queries keep the same keys. How many "
+        "draws do you need?",
+        ("1 - p", "(1 - p) * (weights > 0)"): "You never keep a weight that's 0 already. What should decide?",
     },
     heading="04#How-do-we-drop-attention-weights?",
     hints={
@@ -77,19 +74,18 @@ dropout_by_hand = Exercise(
         ("(1 - p)", "p"): "You divide by p, the probability of being dropped. What's the probability of surviving? (At "
         "p = 0.5 you can't tell the two apart.)",
         ("/ (1", "* (1"): "Your survivors shrink. Shouldn't they make up for the masks in which they're dropped?",
-        ("* keep", "* ~keep"): "You drop where `keep` is True. In a causal mask True means that a score is hidden, but "
-        "what does it mean here?",
+        ("* keep", "* ~keep"): "You drop where `keep` is True, which in a causal mask means hidden. What does it mean "
+        "here?",
         ("(1 - p)", "kept.sum(dim=-1, keepdim=True)"): "You divide each row by its sum, so each row has a factor of "
         "its own. After dropout a row can sum to more or less than 1, because only the mean over many masks stays. "
         "Which factor depends on p only?",
-        ("(1 - p)", "keep.float().mean()"): "You divide by the share that this mask happened to keep. Which factor "
-        "depends on p only?",
+        ("(1 - p)", "keep.float().mean()"): "You divide by the share that this mask kept. Which factor depends on p "
+        "only?",
         ("(1 - p)", "keep.float().mean(dim=-1, keepdim=True)"): "You divide by the share that was kept in each row. "
         "Which factor depends on p only?",
-        ("/ (1 - p)", "* (1 + p)"): "You multiply by 1 + p. How often does a weight survive, and by which factor does "
-        "that make its mean smaller?",
-        ("weights * keep", "weights"): "You scale up all the weights, and none of them becomes 0. What should happen "
-        "where `keep` is False?",
+        ("/ (1 - p)", "* (1 + p)"): "You multiply by 1 + p. How often does a weight survive, and what makes up for "
+        "that?",
+        ("weights * keep", "weights"): "You scale all the weights, and none becomes 0. What if `keep` is False?",
     },
     heading="04#How-do-the-weights-keep-their-mean?",
     hints={

@@ -31,8 +31,7 @@ heads_side_by_side = Exercise(
     mistakes={
         (", dim=-1", ""): "Your batch has grown, because `torch.cat` joins along the first dimension if you don't name "
         "one. Which dimension should grow?",
-        ("dim=-1", "dim=1"): "Your sentences have become longer. Shouldn't each token's context vector become wider "
-        "instead?",
+        ("dim=-1", "dim=1"): "Your sentences have become longer. Shouldn't each token's vector become wider?",
         ("torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): "`torch.stack` makes a new dimension for the heads. "
         "Which function joins tensors along a dimension that they already have?",
         ("torch.cat(contexts, dim=-1)", "torch.stack(contexts).sum(dim=0)"): "You add the heads up, so nobody can tell "
@@ -43,8 +42,8 @@ heads_side_by_side = Exercise(
         "heads take turns, one column each. Where should the last column of the first head be?",
         ("[head(x) for head in heads]", "[heads[0](x), heads[1](x)]"): "You take two heads, but the list can have any "
         "number of them. How do you run every head of a list?",
-        ("torch.cat(contexts, dim=-1)", "contexts[-1]"): "That's what the last head returns. Where do the results of "
-        "the others stay?",
+        ("torch.cat(contexts, dim=-1)", "contexts[-1]"): "That's what the last head returns. Where are the others' "
+        "results?",
         ("torch.cat(contexts, dim=-1)", "contexts[0]"): "That's what the first head returns. Does your loop, or your "
         "`return`, reach the other heads?",
         ("torch.cat(contexts", "torch.cat([x, *contexts]"): "Your result begins with x itself. What should be to the "

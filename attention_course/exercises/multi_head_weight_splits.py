@@ -51,8 +51,7 @@ splitting = Exercise(
         "matrix of its own in the last two dimensions. Which two dimensions still have to change places?",
         ("x.view", "x.mT.reshape"): "You swap tokens and numbers before you cut, so a head mixes the numbers of "
         "several tokens. What should be cut?",
-        ("transpose(1, 2)", "permute(2, 0, 1, 3)"): "Your heads come before the batch. Which dimension should stay the "
-        "first?",
+        ("transpose(1, 2)", "permute(2, 0, 1, 3)"): "Your heads come before the batch. Which dimension stays first?",
     },
     heading="06#The-cut",
     hints={
@@ -91,14 +90,13 @@ merging = Exercise(
         "gets the numbers of several tokens. In which order should the dimensions be before you join two of them?",
         ("transpose(1, 2)", "permute(0, 2, 3, 1)"): "Your heads take turns, one number each. Where should the last "
         "number of the first head be, compared with the first number of the second?",
-        ("return by_token", "return context.sum(dim=1)  #"): "You add the heads up. How wide should a row be if the "
-        "heads are side by side?",
-        ("transpose(1, 2)", "transpose(2, 3)"): "You swap tokens and the numbers within a head. Which two dimensions "
-        "should change places?",
-        ("return by_token", "return context.mean(dim=1)  #"): "You average the heads. How wide should a row be if the "
-        "heads are side by side?",
-        ("context.transpose(1, 2)", "context.flip(1).transpose(1, 2)"): "Your heads are in reverse order. Whose "
-        "numbers should come first?",
+        ("return by_token", "return context.sum(dim=1)  #"): "You add the heads up. How wide is a row with all heads "
+        "side by side?",
+        ("transpose(1, 2)", "transpose(2, 3)"): "You swap tokens and a head's numbers. Which two should change places?",
+        ("return by_token", "return context.mean(dim=1)  #"): "You average the heads. How wide is a row with all heads "
+        "side by side?",
+        ("context.transpose(1, 2)", "context.flip(1).transpose(1, 2)"): "Your heads are in reverse order. Whose should "
+        "come first?",
     },
     heading="06#Back-to-one-row-per-token",
     hints={
@@ -181,7 +179,7 @@ def run_with(answer, sizes, given, x):
     for name, linear in given.items():
         own = getattr(layer, name, None)
         if repr(own) != repr(linear):
-            found = own if isinstance(own, nn.Linear) else type(own).__name__
+            found = own if own is None or isinstance(own, nn.Linear) else type(own).__name__
             return Seen(None, f"After `__init__`, `self.{name}` should be {linear}, and is {found}.")
         own.load_state_dict(linear.state_dict())
     return layer(x)

@@ -51,16 +51,14 @@ turning = Exercise(
         "anywhere in the text. Which argument says where?",
         ("rotated = torch.empty_like(x)", "rotated = x = x.clone()"): "The first entry of each pair is right. When you "
         "compute the second, is the first one still what it was?",
-        ("-2 * pair", "-pair"): "Your exponent is -i / head_dim, so your pairs are too fast. By what is i multiplied "
-        "in the prompt?",
+        ("-2 * pair", "-pair"): "Your exponent is -i / head_dim, so your pairs are too fast. What's in front of i?",
         ("-2 * pair", "2 * pair"): "Your exponent is positive, so each pair is faster than the one before. Which sign "
-        "has it in the prompt?",
+        "should it have?",
         ("angles = positions", "angles = torch.pi / 180 * positions"): "You turn degrees into radians, but the angles "
         "are radians already. What do `cos` and `sin` expect?",
         ("return rotated", "return torch.cat((rotated[:, 0::2], rotated[:, 1::2]), dim=1)"): "The rotation is right, "
         "but your result has all the first entries of the pairs, and then all the second ones. Where were they in x?",
-        ("- b * angles.sin()", "+ b * angles.sin()"): "Both of your sines have a plus. What's the first entry of a "
-        "point (a, b), rotated?",
+        ("- b * angles.sin()", "+ b * angles.sin()"): "Both of your sines have a plus. Which of them needs a minus?",
     },
     heading="11#How-does-a-layer-know-how-far-apart-two-tokens-are?",
     hints={
@@ -101,15 +99,14 @@ scaled_frequencies = Exercise(
         "ones. Which of them meet angles they've never seen?",
         (" / (2 * torch.pi)", ""): "You compare radians with turns. How many radians are in one turn?",
         (".clamp(0, 1)", ""): "Between `low` and `high` you're right, but your share goes below 0 and above 1. What "
-        "should happen there?",
+        "should it be there?",
         ("((turns - low) / (high - low)).clamp(0, 1)", "(turns > low).to(frequencies.dtype)"): "Slow and fast pairs "
         "are right, but there's a jump from one to the next. What should happen between `low` and `high`?",
         ("original *", "factor * original *"): "You count the turns in the long text. In which one did the model "
         "learn, and which angles did it meet there?",
         ("frequencies * (keep + (1 - keep) / factor)", "frequencies / (keep + (1 - keep) * factor)"): "At both ends "
         "you're right, but in between you mix wavelengths. Which two numbers does the prompt mix?",
-        ("/ factor", "* factor"): "You multiply the slow pairs' frequencies. Should a slow pair become faster, so that "
-        "it meets more new angles?",
+        ("/ factor", "* factor"): "You multiply the slow pairs' frequencies. Should a slow pair become faster?",
     },
     heading="11#Can-we-slow-the-pairs-down-by-a-rule?",
     hints={

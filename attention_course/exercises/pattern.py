@@ -28,11 +28,8 @@ def patterns(expected, got, tolerance):
         return [f"In `{wrong}`: {each[0].lower()}{each[1:]}" for each in said]
     if isinstance(expected, float) and isinstance(got, float):
         expected, got = torch.tensor(expected), torch.tensor(got)
-    if (
-        not (isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor))
-        or not got.numel()
-        or got.is_complex()
-    ):
+    tensors = isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor)
+    if not tensors or not got.numel() or got.is_complex() or got.isnan().any():
         return []
     right, yours = expected.detach().double(), got.detach().double()
     same = partial(close, tolerance=tolerance)
@@ -50,10 +47,8 @@ def of_shapes(right, yours, same):
     if yours.numel() == right.numel():
         orders = permutations(range(yours.dim())) if yours.dim() < 5 else []
         turned = any(same(yours.permute(order), right) for order in orders)
-        yield (
-            "Only its shape isn't right: the numbers and their order are right.",
-            same(yours.flatten(), right.flatten()),
-        )
+        kept = same(yours.flatten(), right.flatten())
+        yield "Only its shape isn't right: the numbers and their order are right.", kept
         yield "These are the right numbers, with their dimensions in another order.", turned
     unlike = [n for n in range(yours.dim()) if yours.dim() == right.dim() and yours.shape[n] != right.shape[n]]
     for dim in unlike if len(unlike) == 1 else []:

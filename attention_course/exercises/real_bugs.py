@@ -42,8 +42,8 @@ turning_the_mask = Exercise(
         'be seen 1 higher than the rest. Which number hides a score, or which dtype means "keep"?',
         ("~future", "future.float()"): "A mask of numbers is added to the scores, so yours raises those of the future "
         'by 1. Which number hides a score, or which dtype means "keep"?',
-        ("~future", "future.mT"): "The transposed mask is True only below the diagonal, so no token sees itself. "
-        "Should the diagonal be kept?",
+        ("~future", "future.mT"): "The transposed mask is True only below the diagonal, so no token sees itself. Is "
+        "that right?",
         (", sees", ""): "Your result is that of attention without a mask. If you make one, does anything use it?",
     },
     heading="15#Suspect-A:-its-loss-is-too-good",
@@ -78,16 +78,15 @@ cutting_heads = Exercise(
         ("by_token.transpose(1, 2)", "x.view(b, num_heads, n, d_out // num_heads)"): "That's what suspect C does: head "
         "1 gets all entries of the first tokens. `view` never changes the order of the numbers. Which dimension is the "
         "one that it should cut?",
-        (".transpose(1, 2)", ""): "Your cut is right, but the shape is (b, n, num_heads, head_dim). Which two "
-        "dimensions change places?",
+        (".transpose(1, 2)", ""): "Your cut is right, but the shape is (b, n, num_heads, head_dim). Which two change "
+        "places?",
         (".transpose(1, 2)", ".transpose(2, 3).transpose(1, 2)"): "Your heads are (head_dim, n, num_heads). Which two "
-        "dimensions change places?",
+        "change places?",
         ("by_token.transpose(1, 2)", "x.view(b, n, d_out // num_heads, num_heads).permute(0, 3, 1, 2)"): "Your head 1 "
         "gets every num_heads-th entry. Which entries of a token stand next to each other in a head?",
         ("x.view", "x.mT.reshape"): "You swap tokens and numbers before you cut, so a head mixes the numbers of "
         "several tokens. What should be cut?",
-        ("transpose(1, 2)", "permute(2, 0, 1, 3)"): "Your heads come before the batch. Which dimension should stay the "
-        "first?",
+        ("transpose(1, 2)", "permute(2, 0, 1, 3)"): "Your heads come before the batch. Which dimension stays first?",
     },
     heading="15#Suspect-C:-it-forgets-the-beginning",
     hints={
@@ -144,8 +143,7 @@ seeing_with_a_cache = Exercise(
     },
     heading="15#Suspect-E:-it-trains-well,-and-writes-badly",
     hints={
-        "positions": "Number the positions: `positions = torch.arange(num_keys)`. The new tokens' positions are the "
-        "last of them.",
+        "positions": "Number the positions: `positions = torch.arange(num_keys)`. The new tokens have the last ones.",
         "result": "Compare `positions` with `positions[-num_new:, None]`.",
     },
     why="A query's position counts from the beginning of the text, not of the call, so the last query sees all keys. "

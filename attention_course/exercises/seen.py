@@ -113,32 +113,30 @@ def steps(hints, given, expected, tolerance):
     one of the tensors that torch made has its numbers.
     """
     parts = [name for outcome in expected if isinstance(outcome.value, dict) for name in outcome.value]
-    names = names_of_steps(hints, expected, parts)
-    lines = {name: line_of(name, given, expected, tolerance) for name in names}
-    right = [name for name in names if lines[name] is not False]
-    last = max((names.index(name) for name in right if name not in parts), default=-1)
-    left = [name for name in [*names[last + 1 :], "result"] if name in hints and name not in right]
-    after = left[0] if left else ""
+    lines = {name: line_of(name, given, expected, tolerance) for name in names_of_steps(hints, expected, parts)}
+    right = [name for name, line in lines.items() if line is not False]
+    last = max((place for place, name in enumerate(lines) if name in right and name not in parts), default=-1)
+    after = next((name for name in [*lines][last + 1 :] if name not in right and name in hints), "result")
     if right and right[-1] in parts:
         return f"{these(right)} {'are' if len(right) > 1 else 'is'} right.", after
     if right:
-        named = right[-1:] if right == names[: len(right)] else right
+        named = right[-1:] if right == [*lines][: len(right)] else right
         where = f" ({lines[right[-1]]})" if lines[right[-1]] else ""
         return f"Your code is right as far as {these(named)}{where}.", after
     shown = [got.value for got, right in zip(given, expected, strict=True) if got.made and right.error is None]
-    if names and after and shown and all(isinstance(value, torch.Tensor) for value in shown):
+    if lines and shown and all(isinstance(value, torch.Tensor) for value in shown):
         return f"Nothing that your code computes equals our `{after}`.", after
-    return "", ""
+    return "", after if shown and all(isinstance(value, dict) for value in shown) else ""
 
 
 def names_of_steps(hints, expected, parts):
-    """The solution's variables that hold tensors, but for its arguments and its result, then the result's parts."""
+    """The solution's variables that a hint is about, but for its arguments and its result, and the result's parts."""
     names = {}
     for outcome in expected:
         known = [*leaves(outcome.before), *([] if parts else leaves(outcome.value))]
-        for name, value in outcome.variables.items():
-            held = [*leaves(value)] if isinstance(value, (torch.Tensor, list)) else []
-            if held and (name in hints or not parts) and not any(close(held[0], each, 1e-9) for each in known):
+        for name in hints:
+            held = [*leaves(outcome.variables.get(name))]
+            if held and not any(close(held[0], each, 1e-9) for each in known):
                 names[name] = None
     return [*(names | dict.fromkeys(parts))]
 
@@ -147,12 +145,12 @@ def line_of(step, given, expected, tolerance):
     """The learner's line that computes a step, "" if that's unknown, or False if none does."""
     found = ""
     for got, right in zip(given, expected, strict=True):
-        part = right.value.get(step) if isinstance(right.value, dict) else None
-        lines = [""]
-        if part is not None and isinstance(got.value, dict):
-            lines = [] if difference(part, got.value[step], tolerance) else lines
+        if isinstance(right.value, dict) and step in right.value and isinstance(got.value, dict):
+            lines = [] if difference(right.value[step], got.value[step], tolerance) else [""]
         else:
-            for ours in leaves(right.variables.get(step, part)):
+            wanted = [*leaves(right.variables.get(step))]
+            lines = [""] if wanted or right.error else []
+            for ours in wanted:
                 lines = lines and [line for tensor, line in got.made if holds(tensor, ours, tolerance)]
         if not lines:
             return False

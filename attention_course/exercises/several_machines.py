@@ -58,8 +58,8 @@ placing = Exercise(
         ("    all_reduce(output)\n", ""): "Your processes return different outputs, each only what its own heads "
         "contribute. Which tensor should they add up, and is it the one that you return?",
         ("    all_reduce(output)\n", "    all_reduce(output)\n    all_reduce(output)\n"): "",
-        ("return output", "return output / 2"): "You halve the sum. Each process has other heads, so whose part is "
-        "there twice?",
+        ("return output", "return output / 2"): "You halve the sum. Each process has other heads, so is anything there "
+        "twice?",
         (
             "    output = context @ columns.T  # (num_tokens, d_out): a summand\n    all_reduce(output)",
             "    all_reduce(context)\n    output = context @ columns.T",
@@ -71,8 +71,7 @@ placing = Exercise(
     heading="14#By-heads:-what-should-be-added?",
     hints={
         "product": "On which tensors do the processes differ, and which of these have the shape of the output?",
-        "sum": "`context @ columns.T` is one process's summand of the output. Put it into `all_reduce`, then return "
-        "it.",
+        "sum": "`context @ columns.T` is one process's summand of the output. Sum it, then return it.",
     },
     why="An output is a sum over all entries of the context vector, and each process has some of them.",
     moral="One sum per layer is all that the processes have to say to each other.",
@@ -116,8 +115,8 @@ merging_blocks = Exercise(
         "that sum to 1. By which share should you multiply each?",
         ("new, both", "new, both - torch.maximum(log_total, new_log_total)"): "You subtract the maximum before the "
         "exponentials, and the logarithm still lacks it. How do you put it back?",
-        weighs_by_logarithms: "You weigh each block by the logarithm of its sum. How do you get from `log_total` back "
-        "to the sum?",
+        weighs_by_logarithms: "You weigh each block by the logarithm of its sum. How do you get the sum from "
+        "`log_total`?",
         ("torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): "You add two logarithms, which "
         "multiplies the sums. What's the logarithm of the sum of both?",
         ("log_total - both", "log_total - torch.maximum(log_total, new_log_total)"): "Your `log_total` is right, but "
@@ -157,10 +156,10 @@ zigzagging = Exercise(
         "for that?",
         ("2 * processes - 1 - rank", "processes + rank"): "Better: everybody has an early and a late chunk. But rank 0 "
         "has the earlier one of both kinds. Which late chunk should it have?",
-        ("2 * processes - 1 - rank", "2 * processes - rank"): "For rank 0 this is a chunk that doesn't exist. What's "
-        "the number of the last one?",
-        ("2 * processes - 1 - rank", "processes - 1 - rank"): "Your second number is one of the first half's. How many "
-        "chunks are there?",
+        ("2 * processes - 1 - rank", "2 * processes - rank"): "Rank 0 gets a chunk that doesn't exist. What's the last "
+        "one's number?",
+        ("2 * processes - 1 - rank", "processes - 1 - rank"): "Your second chunk is in the first half. How many chunks "
+        "are there?",
         ("rank, 2 * processes - 1 - rank", "2 * processes - 1 - rank, rank"): "These are the right chunks, with the "
         "larger number first. Which one should come first?",
     },

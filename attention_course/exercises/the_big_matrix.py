@@ -25,7 +25,7 @@ def context_of_blocks(blocks):
 def in_blocks(answer, scores, values, size):
     """What an answer returns for blocks of at most `size` tokens, which come one after the other in the same memory.
 
-    A fault is that more and more numbers are kept: on a chip, there's no room for them.
+    A fault is that more and more numbers are kept, or all scores: on a chip, there's no room for them.
     """
     kept = []
 
@@ -40,7 +40,8 @@ def in_blocks(answer, scores, values, size):
     if len(kept) > 3 and kept[-1] > kept[-2] > kept[-3]:
         numbers = ", then ".join(map(str, kept[1:]))
         return Seen(context, f"Your code keeps more numbers after each block: {numbers}. So it needs the complete row.")
-    return context
+    row = next((line for tensor, line in watch.made if len(scores) > size and len(scores) in tensor.shape), "")
+    return Seen(context, f"Your code makes a tensor for all {len(scores)} tokens, in {row}.") if row else context
 
 
 def long_rows(generator):
@@ -85,10 +86,9 @@ block_by_block = Exercise(
         ("largest, total", "blocks = [*blocks]\n    largest, total"): "You keep the blocks themselves, but each one "
         "overwrites the one before, so you use the last one again and again. What could you keep of a block instead?",
         ("raised = max(largest, scores.max())", "raised = largest = torch.zeros(())"): "",
-        mean_of_softmaxes: "All your blocks count the same, even if one of them has all the large scores. Which sum "
-        "should run over all blocks?",
-        (" / total", ""): "The weighted sum of the values is right, but its weights don't sum to 1 yet. What's missing "
-        "at the end?",
+        mean_of_softmaxes: "All your blocks count the same, even if one has all the large scores. Which sum should run "
+        "over all?",
+        (" / total", ""): "The weighted sum is right, but its weights don't sum to 1 yet. What's missing at the end?",
         ("torch.exp(largest - raised)", "torch.exp(raised - largest) if largest > -torch.inf else 0"): "Your factor is "
         "`exp(new - old)`, which makes the old sums larger when the maximum rises. Which way round?",
     },
@@ -141,15 +141,13 @@ block_again = Exercise(
     mistakes={
         (".masked_fill(future, 0.0)", ""): "Your weights also count queries that come before a key, which never saw "
         "it. Which weights should be 0?",
-        ("start + torch", "torch"): "That's right for the first block. To which tokens do the keys of a later block "
-        "belong?",
+        ("start + torch", "torch"): "That's right for the first block. Whose are a later block's keys?",
         (" / queries.shape[1] ** 0.5", ""): "`log_total` comes from scaled scores. What should you divide yours by?",
         ("torch.exp(scores - log_total)", "torch.softmax(scores, dim=1)"): "Your softmax divides by the block's own "
         "sum, so the weights in each block sum to 1. Which sum of all keys do you know already?",
         ("torch.exp(scores - log_total)", "torch.exp(scores) / log_total"): "You divide by the logarithm of the sum, "
         "not by the sum. Which function undoes a logarithm?",
-        ("positions >", "positions >="): "You hide each query's own key as well. Which positions are in a query's "
-        "future?",
+        ("positions >", "positions >="): "You hide each query's own key as well. Which are in a query's future?",
         ("weights.T", "(weights / weights.sum(dim=0)).T"): "You divide each key's weights by their sum. But a query's "
         "weights were divided already, by `log_total`. Is anything left to divide?",
         ("torch.exp(scores - log_total)", "(torch.exp(scores) / (1 + log_total.exp()))"): "You add 1 to each row's "

@@ -49,18 +49,16 @@ step_with_cache = Exercise(
         ("dim=2)", "dim=2)[:, :, :-1]"): "The new token only looks at the cache. Which token can it also look at?",
         ("return context, keys, values", "return context, cached_keys, cached_values"): "The context is right, but you "
         "return the old cache. How would the next token see this one?",
-        ("dim=2)", "dim=2)[:, :, -1:]"): "The new token only sees itself, so its context is its own value. Where are "
-        "the tokens before it?",
+        ("dim=2)", "dim=2)[:, :, -1:]"): "The new token only sees itself. Where are the tokens before it?",
         ("dim=2)", "dim=2).roll(1, dims=2)"): "The context is right, because a sum doesn't depend on the order. But in "
         "your cache the new token comes before all others. Where does it belong?",
         ("(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): "You scale the scores "
         "twice. What does `scaled_dot_product_attention` do to them by itself?",
-        ("(queries, keys, values)", "(queries, keys, keys)"): "The cache is right, but you average keys. Which vectors "
-        "hold what a token passes on?",
+        ("(queries, keys, values)", "(queries, keys, keys)"): "The cache is right, but you average keys. What does a "
+        "token pass on?",
         ("(queries, keys, values)", "(queries, values, keys)"): "The cache is right, but you score with the values and "
         "average the keys. Which comes second?",
-        ("keys), dim=2", "values), dim=2"): "You append the new token's values to the keys. Which cache is it that you "
-        "make longer?",
+        ("keys), dim=2", "values), dim=2"): "You append the new values to the keys. Which cache is it?",
         ("(queries, keys, values)", "(keys, keys, values, is_causal=True)"): "You compute a row for every token, with "
         "keys in the place of queries. Whose context is asked for?",
     },
@@ -135,12 +133,12 @@ def windowed_step(queries, keys, values, cached_keys, cached_values, window):
         "several new tokens see, and are those keys still there?",
         (" | (distances >= window)", ""): "Now nothing is lost, but the last of your new tokens see too much. What "
         "should the mask hide besides the future?",
-        ("distances >= window", "distances > window"): "Your tokens see one too many. With a window of 1, which tokens "
-        "should a token see?",
+        ("distances >= window", "distances > window"): "Your tokens see one too many. With a window of 1, which should "
+        "a token see?",
         ("max(0, len(keys) - (window - 1))", "-(window - 1)"): "Right, except for a window of 1, where the cache "
         "should be empty. What does `keys[-0:]` return?",
-        ("max(0, len(keys) - (window - 1))", "0"): "The context is right, but you keep every token. Which of them can "
-        "the next one still see?",
+        ("max(0, len(keys) - (window - 1))", "0"): "The context is right, but you keep every token. Which can the next "
+        "one see?",
         ("(window - 1)", "window"): "The context is right, but your cache keeps one token too many. Does the next "
         "token count itself in its window?",
         ("max(0, len(keys) - (window - 1))", "max(0, len(cached_keys) - (window - 1))"): "The context is right, but "

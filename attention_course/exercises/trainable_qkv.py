@@ -37,14 +37,11 @@ keys_by_hand = Exercise(
         ("strength * torch.eye(num_letters)", "torch.eye(num_letters)"): "A match stands out by 1 only, so softmax "
         "leaves the answer blurred. Where does `strength` come in?",
         ("-strength", "-1"): "",
-        ("return W_key", "return W_key.T"): "Your matrix is transposed. In `x @ W_key`, which of its dimensions has to "
-        "be as long as an embedding?",
-        ("W_key[-1]", "W_key[num_letters:]"): "Your digits' rows are like the one of `?`. What should a digit add to a "
-        "key?",
-        (" * torch.eye(num_letters)", ""): "Each letter adds `strength` to all entries. To which one of them should it "
-        "add, and what to the others?",
-        ("num_digits + 1", "num_digits"): "Your matrix has a row for each letter and digit. Which symbol's row is "
-        "missing?",
+        ("return W_key", "return W_key.T"): "Your matrix is transposed. In `x @ W_key`, which dimension is as long as "
+        "an embedding?",
+        ("W_key[-1]", "W_key[num_letters:]"): "Your digits' rows are like `?`'s. What should a digit add to a key?",
+        (" * torch.eye(num_letters)", ""): "Each letter adds `strength` to all entries. To which one should it add?",
+        ("num_digits + 1", "num_digits"): "Your matrix has a row per letter and digit. Which symbol's row is missing?",
         ("    W_key =", "    num_letters = num_digits = 3\n    W_key ="): "Right for three letters and three digits. "
         "Is a 3, a 6 or a 7 written in your code?",
     },
@@ -75,10 +72,9 @@ weights_that_are_scaled = Exercise(
     solution=scaled_weights,
     cases=lambda g: [normal(g, size, size) for size in ((6, 2), (4, 7), (1, 3), (5, 1), (3, 16))],
     mistakes={
-        ("** 0.5", "** -0.5"): "You multiply by the root of d_k (dividing by `** -0.5` does that, too). Should scores "
-        "become larger or smaller?",
-        ("keys.shape[-1]", "keys.shape[0]"): "You divide by the root of the number of tokens. Which dimension is a "
-        "key's width?",
+        ("** 0.5", "** -0.5"): "You multiply by the root of d_k (as dividing by `** -0.5` does). Should scores grow?",
+        ("keys.shape[-1]", "keys.shape[0]"): "You divide by the root of the number of tokens. Which dimension is the "
+        "width?",
         ("keys.shape[-1]", "3"): "Right for keys of width 3, as in the notebook. Is a 3 written in your code?",
         ("** 0.5", "** 1 / 2"): "You divide by d_k and then by 2, as Python reads `** 1 / 2`. How do you write a root?",
         ("softmax(scores, dim=-1)", "softmax(queries @ keys.T, dim=-1) / keys.shape[-1] ** 0.5"): "You divide the "
@@ -124,12 +120,11 @@ step_by_hand = Exercise(
     cases=steps_to_take,
     call=called_twice,
     mistakes={
-        ("- rate", "+ rate"): "You step up the slope, because the gradient says in which direction the loss grows. "
-        "Where should training go?",
+        ("- rate", "+ rate"): "You step up the slope, since the gradient says where the loss grows. Where should "
+        "training go?",
         ("rate * gradient", "rate * loss_of(W)"): "You subtract the loss, one number from all entries. What says in "
         "which direction each entry should go?",
-        ("rate * gradient", "gradient"): "Your step is as long as the gradient, whatever the rate. How far should it "
-        "go?",
+        ("rate * gradient", "gradient"): "Your step is as long as the gradient. How far should it go?",
         ("rate * gradient", "rate * gradient / gradient.norm()"): "You divide the gradient by its length, so each step "
         "is equally long. By what should it be multiplied?",
     },

@@ -7,7 +7,7 @@ from torch import nn
 
 from attention_helpers.training.lookup import LookupTask
 
-from .base import Exercise, Progress, exercises_in
+from .base import Exercise, Progress, Seen, exercises_in
 
 
 def question_row(x, letters):
@@ -31,10 +31,9 @@ map_to_come = Exercise(
     solution=question_row,
     cases=lookups,
     mistakes={
-        (" - letters", ""): "Your question finds only itself, because the same letter is a different symbol in a pair. "
-        "How far apart are the two?",
-        (".float()", ".float()[:, :-1]"): "The pairs' weights are right, but a row has a weight for every token. Which "
-        "one is missing?",
+        (" - letters", ""): "Your question finds only itself: in a pair, its letter is another symbol. How far apart "
+        "are they?",
+        (".float()", ".float()[:, :-1]"): "The pairs' weights are right. Which token's weight is missing?",
         (".float()", ".float().argmax(dim=1)"): "These are the right positions, but the exercise asks for weights. "
         "What does a row with a single 1 look like?",
         (".float()", ".float().softmax(dim=-1)"): "You found the right pair and then took a softmax, which makes "
@@ -83,8 +82,7 @@ ov_table = Exercise(
         "attribute of an `nn.Linear` holds only its matrix?",
         (" @ out_proj.weight.T", ""): "You go from values straight to logits. What does `MultiHeadAttention` do with "
         "its context vectors before it returns them?",
-        ("out_proj.weight.T", "out_proj.weight"): "An `nn.Linear` multiplies by its weight transposed. Where does your "
-        "product differ from that?",
+        ("out_proj.weight.T", "out_proj.weight"): "An `nn.Linear` multiplies by its weight transposed. Does yours?",
         ("return contexts @ output_layer.weight.T", "return output_layer.weight @ contexts.T"): "Your table has a "
         "column per digit. Which dimension should come first?",
     },
@@ -113,7 +111,7 @@ def parts_of_batch(answer, *sizes):
     """Letters, digits and answers of a batch."""
     batch = answer(LookupTask(*sizes), torch.Generator().manual_seed(sizes[3]))
     if not isinstance(batch, tuple) or len(batch) != 2 or getattr(batch[0], "ndim", 0) != 3:
-        return batch
+        return Seen(batch, "The result should be a pair of x and answers, as `task.batch` returns it.")
     x, answers = batch
     return {"letters": x[:, :, 0], "digits": x[:, :, 1], "answers": answers}
 
@@ -129,12 +127,11 @@ control_run = Exercise(
     cases=lambda generator: [(1, 10, 10, 6, 16), (2, 26, 5, 9, 12), (1, 4, 3, 2, 7), (1, 3, 10, 1, 4)],
     call=parts_of_batch,
     mistakes={
-        ("x[:, :-1, 1] = ", ""): "Your batch is the original one. `gather` makes a new tensor, so where do its digits "
-        "have to go?",
+        ("x[:, :-1, 1] = ", ""): "Your batch is the original one. `gather` makes a new tensor: where should its digits "
+        "go?",
         ("return x", "x[:, :-1, 0] = x[:, :-1, 0].gather(1, order)\n    return x"): "You move whole pairs, so each "
         "letter keeps its digit, and the task is as easy as before. What has to stay where it is?",
-        ("x[:, :-1, 1]", "x[:, :-1, 0]"): "That breaks the link, too, but you move the letters. Which part of a token "
-        "should move instead?",
+        ("x[:, :-1, 1]", "x[:, :-1, 0]"): "That breaks the link, too, but you move the letters. What should move?",
         ("x[:, :-1, 1].gather(1, order)", "x[:, order[0], 1]"): "All sentences of your batch share one order. Which "
         "row of `order` belongs to which sentence?",
         ("gather(1, order)", "gather(0, order)"): "Your digits come from other sentences, so the answer may not occur "

@@ -47,16 +47,12 @@ absorbed_matrices = Exercise(
     ],
     mistakes={
         ("queries.shape[1] ** 0.5", "latents.shape[1] ** 0.5"): "The absorbed queries are right, but you scale by "
-        "√d_latent, since that's how wide they are now. Absorbing mustn't change a score: which width did the keys "
-        "have?",
-        (" / queries.shape[1] ** 0.5", ""): "The absorbed queries are right, but the scores aren't scaled. What are "
-        "they divided by?",
-        ("return absorbed", "return queries"): "The context is right, but your queries are as they came. Which ones "
-        "meet the latents?",
-        ("dim=1", "dim=0"): "Your softmax runs over the heads. Which sums should be 1: those of each head, or those of "
-        "each token?",
-        ('torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): "You return an average of the latents. Which matrix "
-        "turns a latent into a value?",
+        "√d_latent, since that's how wide they are now. Which width did the keys have?",
+        (" / queries.shape[1] ** 0.5", ""): "The absorbed queries are right, but the scores aren't scaled. By what?",
+        ("return absorbed", "return queries"): "The context is right, but your queries are as they came. Which meet "
+        "the latents?",
+        ("dim=1", "dim=0"): "Your softmax runs over the heads. Which sums should be 1?",
+        ('torch.einsum("hvc,hc->hv", W_value, mixed)', "mixed"): "You return mixed latents. What makes values of them?",
         ('torch.einsum("hvc,hc->hv", W_value, mixed)', 'torch.einsum("hkc,hc->hk", W_key, mixed)'): "The absorbed "
         "queries are right, but you make the context with `W_key`. Which matrix turns a latent into a value?",
         ("hk,hkc->hc", "hk,gkc->hc"): "Each of your queries absorbs the sum of all heads' `W_key`. Which letter of "
@@ -106,21 +102,19 @@ overwriting = Exercise(
     solution=delta_step,
     cases=pairs_of,
     mistakes={
-        ("value - returned", "value"): "You add the value, whatever the key returns already. If a key comes twice, "
-        "what does it return then?",
-        ("key @ faded", "key @ state"): "You query the state before it has decayed. From which state should the old "
-        "value be subtracted?",
+        ("value - returned", "value"): "You add the value, whatever the key returns already. What if a key comes "
+        "twice?",
+        ("key @ faded", "key @ state"): "You query the state before it has decayed. Which state should be read?",
         (
             "return faded + rate * key[:, None] * missing",
             "return decay * (state + rate * key[:, None] * (value - key @ state))",
-        ): "In your state, the new pair has decayed, too. Which part of the sum is older than this token?",
+        ): "In your state, the new pair has decayed, too. Which part is older?",
         ("rate * key", "key"): "You always add the complete difference. Which part of it does `rate` ask for?",
         ("key[:, None] * missing", "key * missing[:, None]"): "Your outer product has a row per entry of the value. "
         "Whose entries are the rows of `state`?",
         ("faded + rate * key[:, None] * missing", "(1 - rate) * faded + rate * key[:, None] * value"): "You multiply "
         "the complete state by 1 - rate, so it forgets under every key. Under which key should something be replaced?",
-        ("rate * key", "rate * decay * key"): "You multiply the new pair's part by `decay`, too. Which part of the sum "
-        "is older than this token?",
+        ("rate * key", "rate * decay * key"): "You multiply the new pair's part by `decay`, too. Which part is older?",
         ("value - returned", "returned - value"): "You move away from the value. Which difference leads from what the "
         "key returns to what it should?",
         ("decay * state", "state + 0 * decay"): "Your state doesn't decay. What happens to it before it's queried?",
