@@ -123,7 +123,7 @@ drawing_in_order = Exercise(
         ("return query, key, value", "return query, value, key"): "These are the right numbers, but key and value are "
         "exchanged. Whose numbers come second?",
     },
-    heading="16#Section-3.4:-three-matrices",
+    heading="16#3.4.1:-one-query,-three-matrices",
     hints={
         "W_query": "A seed fixes a row of numbers. Set it once, before the first matrix: after "
         "`torch.manual_seed(123)`, `torch.rand(d_in, d_out)` draws `W_query`.",
