@@ -13,7 +13,8 @@ class Mistake(NamedTuple):
 
     name: what the class does. edits: (old, new) pairs, each replaced everywhere in the class's text. reply: what to say
     to whoever made it; it names the mistake and asks a question. heading: where the course settles it, such as
-    "03#Find-the-leak". leaks: whether a row depends on later tokens. report: the address of a public report.
+    "03#Find-the-leak". leaks: whether a row depends on later tokens. meant: whether somebody could mean it; then it's a
+    mistake where the course's layer is asked for, and a question anywhere else. report: a public report's address.
     """
 
     name: str
@@ -21,133 +22,348 @@ class Mistake(NamedTuple):
     reply: str
     heading: str
     leaks: bool = False
+    meant: bool = False
     report: str = ""
 
 
-SCALED = "scores = queries @ keys.mT / keys.shape[-1] ** 0.5"
+SCORES = "queries @ keys.mT"
+SCALED = f"scores = {SCORES} / keys.shape[-1] ** 0.5"
 MASKED = "scores = scores.masked_fill(future, -torch.inf)"
 SOFTMAX = "weights = torch.softmax(scores, dim=-1)"
+UNMASKED = MASKED, "pass"
 # with the comment above it, which only MultiHeadAttention has
-HEADS_SCALED = f"# (b, num_heads, num_tokens, num_tokens)\n        {SCALED}"
+HEADS = "# (b, num_heads, num_tokens, num_tokens)\n        "
+CONTEXT = "context = self.dropout(weights) @ values"
+TO_FRONT = "return x.transpose(1, 2)"
+IN_HEADS = "x.view(b, num_tokens, self.num_heads, self.head_dim)"
+BY_VIEW = f"x = {IN_HEADS}\n        {TO_FRONT}", "return x.reshape(b, self.num_heads, num_tokens, self.head_dim)"
+JOINED = "context = context.transpose(1, 2)"
+TURNED = "rotated = rotate(keys, positions, self.frequencies)"
+
+WHY_SCALE = "02#Why-divide-by-the-square-root-of-d_k?"
+HIDE = "03#How-do-we-hide-the-future-from-softmax?"
+LEAK = "03#Find-the-leak"
+ROWS = "01#All-tokens-at-once"
+ONE_LINE = "02#One-line-for-all-of-it"
+VECTORS = "02#Three-vectors-for-each-token"
+CUT = "06#The-cut"
+AT_ONCE = "06#All-heads-at-once"
+BACK = "06#Back-to-one-row-per-token"
+FAR = "11#How-does-a-layer-know-how-far-apart-two-tokens-are?"
 
 MISTAKES = [
     Mistake(
-        name="throws the masked copy away",
-        edits=((MASKED, "scores.masked_fill(future, -torch.inf)"),),
-        reply="The future leaks: `masked_fill` returns a masked copy. Does anything use it?",
-        heading="03#Find-the-leak",
+        "throws the masked copy away",
+        ((MASKED, "scores.masked_fill(future, -torch.inf)"),),
+        "The future leaks: `masked_fill` returns a masked copy. Does anything use it?",
+        LEAK,
         leaks=True,
         report="https://github.com/TomJourney/build_a_llm_from_scratch/blob/94cf927d83195f2d9bd75aa6ca256b656f6d4036/"
         "src/chapter03/test0305_p72_simple_causal_attention_module.py",
     ),
     Mistake(
-        name="masks after softmax",
-        edits=((MASKED, "pass"), (SOFTMAX, f"{SOFTMAX}.masked_fill(future, 0.0)")),
-        reply="The mask comes after softmax, so a row's weights no longer sum to 1. Where do the hidden weights go?",
-        heading="03#How-do-we-hide-the-future-from-softmax?",
+        "masks after softmax",
+        (UNMASKED, (SOFTMAX, f"{SOFTMAX}.masked_fill(future, 0.0)")),
+        "The mask comes after softmax, so a row's weights no longer sum to 1. Where do the hidden weights go?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="fills with 0",
-        edits=((MASKED, "scores = scores.masked_fill(future, 0.0)"),),
-        reply="A hidden score of 0 still gets a weight, because exp(0) is 1. Which score gets the weight 0?",
-        heading="03#How-do-we-hide-the-future-from-softmax?",
+        "fills with 0",
+        ((MASKED, "scores = scores.masked_fill(future, 0.0)"),),
+        "A hidden score of 0 still gets a weight, because exp(0) is 1. Which score gets the weight 0?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="hides the past",
-        edits=((MASKED, "scores = scores.masked_fill(~future, -torch.inf)"),),
-        reply="The mask is upside down: it hides the past and shows the future. What does True mean in `masked_fill`?",
-        heading="03#How-do-we-hide-the-future-from-softmax?",
+        "hides the past",
+        ((MASKED, "scores = scores.masked_fill(~future, -torch.inf)"),),
+        "The mask is upside down: it hides the past and shows the future. Does True mean hide or keep here?",
+        HIDE,
+        leaks=True,
+        report="https://github.com/rasbt/LLMs-from-scratch/issues/1061",
+    ),
+    Mistake(
+        "hides the past, but not the token itself",
+        ((MASKED, "scores = scores.masked_fill(future.mT, -torch.inf)"),),
+        "The mask hides the past instead of the future. On which side of the diagonal are the later tokens?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="shows the next token",
-        edits=((".triu(diagonal=1)", ".triu(diagonal=2)"),),
-        reply="Each token sees the next one: the mask begins one diagonal too late. At which does the future begin?",
-        heading="03#How-do-we-hide-the-future-from-softmax?",
+        "shows the next token",
+        ((".triu(diagonal=1)", ".triu(diagonal=2)"),),
+        "Each token sees the next one: the mask begins one diagonal too late. At which does the future begin?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="doesn't scale",
-        edits=((SCALED, "scores = queries @ keys.mT"),),
-        reply="The scores aren't scaled. What are they divided by before softmax?",
-        heading="02#Why-divide-by-the-square-root-of-d_k?",
+        "hides the token itself",
+        ((".triu(diagonal=1)", ".triu(diagonal=0)"),),
+        "The mask begins one diagonal too early, so no token sees itself, and the first row is NaN. What's left of "
+        "that row to sum over?",
+        HIDE,
     ),
     Mistake(
-        name="divides by d_k",
-        edits=((SCALED, "scores = queries @ keys.mT / keys.shape[-1]"),),
-        reply="The scores are divided by d_k, the width of a key. What of d_k should it be?",
-        heading="02#Why-divide-by-the-square-root-of-d_k?",
-    ),
-    Mistake(
-        name="divides by the root of d_in",
-        edits=((SCALED, "scores = queries @ keys.mT / x.shape[-1] ** 0.5"),),
-        reply="The scores are divided by the root of d_in. How many terms does a query's product with a key have?",
-        heading="02#Why-divide-by-the-square-root-of-d_k?",
-    ),
-    Mistake(
-        name="divides by the root of d_out",
-        edits=((HEADS_SCALED, HEADS_SCALED.replace("keys.shape[-1]", "self.W_key.out_features")),),
-        reply="The scores are divided by the root of d_out. But a dot product has only one head's terms: how many?",
-        heading="06#All-heads-at-once",
-    ),
-    Mistake(
-        name="exchanges queries and keys",
-        edits=((SCALED, "scores = keys @ queries.mT / keys.shape[-1] ** 0.5"),),
-        reply="Queries and keys are exchanged: a row of scores belongs to a key. Which should be on the left?",
-        heading="02#One-line-for-all-of-it",
-    ),
-    Mistake(
-        name="takes the softmax over the queries",
-        edits=((SOFTMAX, "weights = torch.softmax(scores, dim=-2)"),),
-        reply="Columns sum to 1 instead of rows. A query's weights are in one row, so which dimension is softmax's?",
-        heading="01#All-tokens-at-once",
+        "adds a mask of 0 and 1",
+        ((MASKED, "scores = scores + ~future"),),
+        "It adds its mask of 0 and 1 to the scores, which hides nothing. Which number hides a score if it's added?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="averages keys",
-        edits=(("@ values", "@ keys"),),
-        reply="The weights average the keys. Which vectors hold what a token passes on?",
-        heading="02#Three-vectors-for-each-token",
-    ),
-    Mistake(
-        name="cuts heads by view alone",
-        edits=(("return x.transpose(1, 2)", "return x.reshape(b, self.num_heads, num_tokens, self.head_dim)"),),
-        reply="A head gets whole tokens instead of a part of every token. Which dimension should be cut first?",
-        heading="06#The-cut",
+        "raises the future by 1e9",
+        ((MASKED, "scores = scores + 1e9 * future"),),
+        "The mask's sign is wrong: it adds a large number to the future's scores. Which sign hides them?",
+        HIDE,
         leaks=True,
     ),
     Mistake(
-        name="joins heads without a transpose",
-        edits=(("context = context.transpose(1, 2)", "pass"),),
-        reply="A row gets the numbers of several tokens. Which two dimensions have to change places before you join?",
-        heading="06#Back-to-one-row-per-token",
+        "doesn't scale",
+        ((SCALED, f"scores = {SCORES}"),),
+        "The scores aren't scaled. What are they divided by before softmax?",
+        WHY_SCALE,
+        meant=True,
+    ),
+    Mistake(
+        "divides by d_k",
+        ((SCALED, f"scores = {SCORES} / keys.shape[-1]"),),
+        "The scores are divided by d_k, the width of a key. What of d_k should it be?",
+        WHY_SCALE,
+        meant=True,
+    ),
+    Mistake(
+        "multiplies by the root of d_k",
+        ((SCALED, f"scores = {SCORES} * keys.shape[-1] ** 0.5"),),
+        "The scores are multiplied by the root of d_k. Should they become larger or smaller with it?",
+        WHY_SCALE,
+        meant=True,
+    ),
+    Mistake(
+        "divides by the root of d_in",
+        ((SCALED, f"scores = {SCORES} / x.shape[-1] ** 0.5"),),
+        "The scores are divided by the root of d_in. How many terms does a query's product with a key have?",
+        WHY_SCALE,
+        meant=True,
+        report="https://github.com/karpathy/ng-video-lecture/pull/6",
+    ),
+    Mistake(
+        "divides by the root of num_tokens",
+        ((SCALED, f"scores = {SCORES} / keys.shape[-2] ** 0.5"),),
+        "The scores are divided by the root of the number of tokens. Which dimension of `keys` holds d_k?",
+        WHY_SCALE,
+        meant=True,
+    ),
+    Mistake(
+        "divides by the root of d_out",
+        ((HEADS + SCALED, f"{HEADS}scores = {SCORES} / self.W_query.out_features ** 0.5"),),
+        "The scores are divided by the root of d_out. But a dot product has only one head's terms: how many?",
+        AT_ONCE,
+        meant=True,
+    ),
+    Mistake(
+        "divides by the root of num_heads",
+        ((HEADS + SCALED, f"{HEADS}scores = {SCORES} / self.num_heads ** 0.5"),),
+        "The scores are divided by the root of num_heads. Which width does a head's dot product have?",
+        AT_ONCE,
+        meant=True,
+    ),
+    Mistake(
+        "scales after softmax",
+        ((SCALED, f"scores = {SCORES}"), (SOFTMAX, f"{SOFTMAX} / keys.shape[-1] ** 0.5")),
+        "It divides the weights, not the scores, by the root of d_k. Do its rows still sum to 1?",
+        WHY_SCALE,
+    ),
+    Mistake(
+        "exchanges queries and keys",
+        ((SCALED, "scores = keys @ queries.mT / keys.shape[-1] ** 0.5"),),
+        "Queries and keys are exchanged: a row of scores belongs to a key. Which should be on the left?",
+        ONE_LINE,
+        meant=True,
+    ),
+    Mistake(
+        "exchanges queries and keys, and doesn't scale",
+        ((SCALED, "scores = keys @ queries.mT"),),
+        "Queries and keys are exchanged, and the scores aren't scaled. What should a row of scores belong to?",
+        ONE_LINE,
+        meant=True,
+    ),
+    Mistake(
+        "compares queries with queries",
+        ((SCALED, "scores = queries @ queries.mT / keys.shape[-1] ** 0.5"),),
+        "It compares queries with queries, and never uses the keys. What does a query look for?",
+        VECTORS,
+        meant=True,
+    ),
+    Mistake(
+        "takes the scores' absolute values",
+        ((SCALED, f"scores = ({SCORES}).abs() / keys.shape[-1] ** 0.5"),),
+        "The scores lose their sign, so the opposite of a query counts like a match. Is that meant?",
+        ONE_LINE,
+        meant=True,
+    ),
+    Mistake(
+        "takes the softmax over the queries",
+        ((SOFTMAX, "weights = torch.softmax(scores, dim=-2)"),),
+        "Columns sum to 1 instead of rows. A query's weights are in one row, so which dimension is softmax's?",
+        ROWS,
         leaks=True,
     ),
     Mistake(
-        name="doesn't use out_proj",
-        edits=(("return self.out_proj(context)", "return context"),),
-        reply="The heads are returned side by side. Which step is left, the one that mixes them?",
-        heading="06#Back-to-one-row-per-token",
+        "takes the softmax over the sentences",
+        ((MASKED, MASKED.replace("-torch.inf", "-1e9")), (SOFTMAX, "weights = torch.softmax(scores, dim=0)")),
+        "Softmax runs over the sentences of a batch, so a single one has only weights of 1. Which dimension holds the "
+        "keys?",
+        ROWS,
+        leaks=True,
+    ),
+    Mistake(
+        "takes the softmax over the heads",
+        (
+            UNMASKED,
+            (HEADS + SCALED, f"{HEADS}{SCALED}\n        weights = torch.softmax(scores, dim=1)"),
+            (SOFTMAX, "pass"),
+        ),
+        "Softmax runs over the heads, so a row's weights don't sum to 1. Which dimension holds the keys?",
+        AT_ONCE,
+        leaks=True,
+    ),
+    Mistake(
+        "transposes its weights",
+        ((SOFTMAX, f"{SOFTMAX}.mT"),),
+        "The weights are transposed: a value is spread over the rows that follow. Whose weights are in a row?",
+        ROWS,
+        leaks=True,
+    ),
+    Mistake(
+        "takes the softmax twice",
+        ((SOFTMAX, "weights = torch.softmax(torch.softmax(scores, dim=-1), dim=-1)"),),
+        "Softmax runs twice. What does the second one make of weights that are 0?",
+        HIDE,
+        leaks=True,
+    ),
+    Mistake(
+        "averages keys",
+        (("@ values", "@ keys"),),
+        "The weights average the keys. Which vectors hold what a token passes on?",
+        VECTORS,
+    ),
+    Mistake(
+        "exchanges keys and values",
+        ((SCALED, "scores = queries @ values.mT / keys.shape[-1] ** 0.5"), ("@ values\n", "@ keys\n")),
+        "Keys and values are exchanged. Which are compared with a query, and which are averaged?",
+        VECTORS,
+        meant=True,
+    ),
+    Mistake(
+        "cuts heads by view alone",
+        (BY_VIEW,),
+        "A head gets whole tokens instead of a part of every token. Which dimension should be cut first?",
+        CUT,
+        leaks=True,
+    ),
+    Mistake(
+        "cuts and joins heads by view alone",
+        (BY_VIEW, (JOINED, "pass")),
+        "A head gets whole tokens instead of a part of every token, so rows miss part of their past. Which dimension "
+        "should be cut first?",
+        CUT,
+        report="https://github.com/reczoo/FuxiCTR/issues/30",
+    ),
+    Mistake(
+        "joins heads without a transpose",
+        ((JOINED, "pass"),),
+        "A row gets the numbers of several tokens. Which two dimensions have to change places before you join?",
+        BACK,
+        leaks=True,
+        report="https://github.com/jsbaan/transformer-from-scratch/pull/6",
+    ),
+    Mistake(
+        "gives a head every num_heads-th entry",
+        (
+            (IN_HEADS, "x.unflatten(-1, (-1, self.num_heads))"),
+            (TO_FRONT, "return x.permute(0, 3, 1, 2)"),
+        ),
+        "Each head gets every num_heads-th entry of a token. Should its entries stand next to each other?",
+        CUT,
+        meant=True,
+    ),
+    Mistake(
+        "joins heads entry by entry",
+        ((JOINED, "context = context.permute(0, 2, 3, 1)"),),
+        "It joins the first entries of all heads, then the second ones. Should a head's entries stay together?",
+        BACK,
+        meant=True,
+    ),
+    Mistake(
+        "has only one head",
+        ((IN_HEADS, "x.unsqueeze(2)"),),
+        "It computes one head that's as wide as all of them. Where should `num_heads` cut?",
+        CUT,
+        meant=True,
+    ),
+    Mistake(
+        "adds all heads' values",
+        ((CONTEXT, f"{CONTEXT}.sum(dim=1, keepdim=True)"),),
+        "Each head averages the values of all heads. Whose values belong to a head's weights?",
+        AT_ONCE,
+    ),
+    Mistake(
+        "gives all heads the first one's values",
+        ((CONTEXT, f"{CONTEXT}[:, :1]"),),
+        "All heads average the first head's values. Whose values belong to a head's weights?",
+        AT_ONCE,
+    ),
+    Mistake(
+        "doesn't use out_proj",
+        (("return self.out_proj(context)", "return context"),),
+        "The heads are returned side by side. Which step is left, the one that mixes them?",
+        BACK,
+        meant=True,
+    ),
+    Mistake(
+        "rotates queries only",
+        ((TURNED, "rotated = keys"),),
+        "Only the queries are rotated. What has to turn as well, so that a score depends on the distance alone?",
+        FAR,
+        meant=True,
+    ),
+    Mistake(
+        "rotates the values, too",
+        ((TURNED, f"{TURNED}; values = rotate(values, positions, self.frequencies)"),),
+        "The values are rotated, too. Should what a token passes on depend on its position?",
+        FAR,
+        meant=True,
+    ),
+    Mistake(
+        "repeats the KV heads in another order",
+        ((".repeat_interleave(groups, dim=1)", ".repeat(1, groups, 1, 1)"),),
+        "Query heads get other KV heads than their own: `repeat` begins again after the last one. Which function "
+        "repeats each of them before the next?",
+        "10#Does-every-head-need-its-own-keys?",
+        meant=True,
+        report="https://github.com/onnx/onnx/pull/7274",
     ),
 ]
 
 
 def mistakes_of(layer_class):
     """The rows that a class of the course can have: those that replace something in its text, or in its parts' text."""
-    text = text_with_parts(layer_class)
-    return [mistake for mistake in MISTAKES if all(old in text for old, _ in mistake.edits)]
+    return [mistake for mistake in MISTAKES if applies(mistake, text_with_parts(layer_class))]
+
+
+def applies(mistake, text):
+    return all(old in text for old, _ in mistake.edits)
 
 
 @cache
 def text_with_parts(layer_class):
-    """A class's text, and that of each class of its module that it makes."""
+    """A class's text, after that of each class of its module that it makes."""
     module = inspect.getmodule(layer_class)
     text = inspect.getsource(layer_class)
     parts = [part for name, part in vars(module).items() if inspect.isclass(part) and f"{name}(" in text]
     parts = [part for part in parts if part is not layer_class and inspect.getmodule(part) is module]
-    return text + "".join(map(inspect.getsource, parts))
+    return "".join(map(inspect.getsource, [*parts, layer_class]))
 
 
 @cache
@@ -156,12 +372,17 @@ def with_mistake(layer_class, mistake):
 
     Errors: ValueError if there's nothing in their text to replace.
     """
-    if mistake not in mistakes_of(layer_class):
+    text = text_with_parts(layer_class)
+    if not applies(mistake, text):
         raise ValueError(f"{layer_class.__name__} has no text that a layer that {mistake.name} would replace")
-    module = inspect.getmodule(layer_class)
-    text = inspect.getsource(module)
-    for old, new in mistake.edits:
+    return edited(layer_class, mistake.edits)
+
+
+def edited(layer_class, edits, **names):
+    """A class, and its parts, with pieces of their text replaced. names: what the text knows besides its module's."""
+    text = text_with_parts(layer_class)
+    for old, new in edits:
         text = text.replace(old, new)
-    names = {"__name__": f"{module.__name__} that {mistake.name}"}
-    exec(compile(text, f"<{names['__name__']}>", "exec"), names)
-    return names[layer_class.__name__]
+    space = {**vars(inspect.getmodule(layer_class)), **names}
+    exec(compile(text, f"<{layer_class.__name__}, edited>", "exec"), space)
+    return space[layer_class.__name__]

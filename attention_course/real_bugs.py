@@ -96,14 +96,20 @@ class SuspectG(Heads):
         return scores.masked_fill(self.mask[:n, :n], -torch.inf)
 
 
-class SuspectH(Heads):
+class SuspectH(Heads):  # two query heads share a KV head
+    def __init__(self, d_in, d_out, *others):
+        super().__init__(d_in, d_out, *others)
+        self.W_query = nn.Linear(d_in, 2 * d_out, bias=False)
+        self.out_proj = nn.Linear(2 * d_out, d_out)
+
+    def split_heads(self, x):  # (b, num_tokens, heads * head_dim)
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
     def attend(self, queries, keys, values):
-        weights = torch.softmax(self.masked_scores(queries, keys), dim=-1)
-        p = self.dropout.p
-        if self.training and p > 0:
-            keep = torch.rand_like(weights) > p
-            weights = weights * keep / p
-        return weights @ values
+        groups = queries.shape[1] // keys.shape[1]
+        keys = keys.repeat(1, groups, 1, 1)
+        values = values.repeat(1, groups, 1, 1)
+        return super().attend(queries, keys, values)
 
 
 class SuspectI(Heads):
@@ -140,7 +146,7 @@ REPAIRS = {  # what's wrong in a suspect's text, and what's right; A, C and E ar
     SuspectD: ("F.dropout(weights, self.dropout.p)", "self.dropout(weights)"),
     SuspectF: ("dim=2", "dim=-1"),
     SuspectG: ("d_in**0.5", "self.head_dim**0.5"),
-    SuspectH: ("keep / p", "keep / (1 - p)"),
+    SuspectH: (".repeat(1, groups, 1, 1)", ".repeat_interleave(groups, dim=1)"),
     SuspectI: ('self.register_buffer("frequencies", frequencies)', "self.frequencies = frequencies"),
     SuspectJ: ("self.positions(place)", "self.positions((place - padding).clamp(min=0))"),
 }
@@ -157,44 +163,57 @@ def repair(suspect):
 
 def check_attention(layer, x=None, causal=True):
     """What's wrong with a layer, as a list; x: (1, num_tokens, d_in)."""
-    if x is None:  # first parameter: (d_out, d_in)
-        first = next(layer.parameters())
-        x = torch.randn(1, 512, first.shape[-1]).to(first)
     layer = copy.deepcopy(layer).eval()
-    half = x.shape[1] // 2
+    matrices = [each for each in layer.parameters() if each.ndim == 2]
+    if x is None:  # first matrix: (d_out, d_in)
+        x = torch.randn(1, 512, matrices[0].shape[-1]).to(matrices[0])
+    n, few = x.shape[1], min(x.shape[1], 12)
     passed = {}  # by fault
 
     def run(x, model=layer, seed=0):
         torch.manual_seed(seed)
         output = model(x)
+        if isinstance(output, dict):
+            output = tuple(output.values())
         return output[0] if isinstance(output, tuple) else output
 
     def close(a, b, limit=1e-4):  # False for NaN
         return (a - b).abs().max() <= limit * b.abs().max()
 
-    alone, few = run(x), run(x[:, :6])
+    alone = run(x)
     passed["two calls differ in eval mode"] = close(run(x, seed=1), alone)
-    future = torch.cat((x[:, :half], -x[:, half:]), dim=1)
     for mode in [True, False] if causal else []:
-        rows = [run(y, layer.train(mode))[:, :half] for y in (future, x)]
-        passed[f"reads the future (training: {mode})"] = close(*rows)
-    copies = (x[:, :12] / 100).expand(12, -1, -1)  # no weight near 0
+        same = [True]
+        for cut in {1, n // 2, n - 1} - {0, n}:  # blocks leak inside
+            future = torch.cat((x[:, :cut], -x[:, cut:]), dim=1)
+            rows = [run(y, layer.train(mode))[:, :cut] for y in (future, x)]
+            same.append(close(*rows))
+        passed[f"reads the future (training: {mode})"] = all(same)
+    copies = (x[:, :few] / 100).expand(few, -1, -1)  # no weight near 0
     # copy j with token j negated
-    changed = copies * (1 - 2 * torch.eye(12).to(x)[..., None])
+    changed = copies * (1 - 2 * torch.eye(few).to(x)[..., None])
     moves = (run(changed) - run(copies)).abs().amax(dim=-1)
-    reads = moves.diagonal(2).min() > 1e-6 * run(copies).abs().max()
-    passed["doesn't read two tokens back"] = reads
+    reads = moves > 1e-6 * run(copies).abs().max()
+    passed["a token doesn't read itself"] = reads.diagonal().all()
+    passed["doesn't read the token before"] = reads.diagonal(1).all()
+    back = reads[1:, 1:].diagonal(2)  # a window may be shorter
+    passed["only some tokens read two back"] = back.all() or not back.any()
+    with torch.enable_grad():  # none: unused, detached, or uniform weights
+        grads = torch.autograd.grad(run(x).square().sum(), matrices, allow_unused=True)
+    learns = all(grad is not None and grad.any() for grad in grads)
+    passed["a matrix gets no gradient"] = learns
     output = layer(x[:, :-3])
     if isinstance(output, tuple) and isinstance(output[1], tuple):
         rows, _ = layer(x[:, -3:], output[1])
         passed["a cache changes rows"] = close(rows, alone[:, -3:])
-    else:
-        warnings.warn("found no cache, so none was tested", stacklevel=2)
+    else:  # in a dictionary, by keyword, or none at all
+        warnings.warn("found no tuple of a cache: tested none", stacklevel=2)
     # parameters as they were, buffers rounded
     rounded = copy.deepcopy(layer).bfloat16().to(x.dtype)
     rounded.load_state_dict(dict(layer.named_parameters()), strict=False)
     same = close(run(10 * x, rounded), run(10 * x), limit=0.1)
     passed["10 x overflows, or rounded buffers move rows"] = same
-    draws = run(x[:, :6].expand(4000, -1, -1), layer.train()).mean(dim=0)
-    passed["training has another mean"] = close(draws, few[0], limit=0.1)
+    draws = run(x[:, :few].expand(4000, -1, -1), layer.train()).mean(dim=0)
+    average = run(x[:, :few], layer.eval())[0]
+    passed["training has another mean"] = close(draws, average, limit=0.1)
     return [fault for fault, absent in passed.items() if not absent]

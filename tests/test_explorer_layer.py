@@ -13,9 +13,9 @@ from made import reset
 from other_layers import DROPPED, JOINED, MASKED, RESULT, WRONG, layer_with, more
 from torch import nn
 
-from attention_course.any_layer.sizes import kinds_of
-from attention_course.any_layer.verdicts import headline
 from attention_course.explorers import LayerExplorer
+from attention_course.judge.sizes import kinds_of
+from attention_course.judge.verdicts import headline
 from attention_course.plots import WRONG_TEXT
 from attention_helpers import Sentence
 
@@ -114,7 +114,7 @@ def test_nothing_is_printed_and_neither_random_numbers_nor_the_sentence_change(c
 @pytest.mark.parametrize(
     ("attention", "more", "said"),
     [
-        (Causal, {"window": 3}, r"Layer takes d_in, d_out, num_heads, got window"),
+        (Causal, {"window": 3}, r"Layer takes d_in, d_out, num_heads, dropout, got window"),
         (lambda d_in, window: None, {}, r"needs window, .*: write LayerExplorer\(<lambda>, sentence, window=4\)"),
         (nn.Linear(4, 4), {}, r"must be a class that makes a layer, got an object of class Linear: write its class"),
     ],

@@ -7,6 +7,7 @@ import pytest
 import torch
 from course import LESSONS, code_cells, read
 from other_layers import RIGHT, WRONG, make_layer, more
+from torch.nn import functional as F
 
 from attention_course import real_bugs
 from attention_course.build import build_layer
@@ -19,21 +20,21 @@ from attention_helpers.modern.positions import RotaryAttention
 FINDS = {
     "A": "reads the future (training: False)",
     "B": "reads the future (training: True)",
-    "C": "doesn't read two tokens back",
+    "C": "only some tokens read two back",
     "D": "two calls differ in eval mode",
     "E": "a cache changes rows",
     "F": "reads the future (training: False)",
     "G": "",  # any factor could be meant
-    "H": "training has another mean",
+    "H": "",  # nor does it know which KV head belongs to which query heads
     "I": "10 x overflows, or rounded buffers move rows",
     "J": "",  # it's called without padding
 }
-pytestmark = pytest.mark.filterwarnings("ignore:found no cache")
+pytestmark = pytest.mark.filterwarnings("ignore:found no tuple of a cache")
 
 
 @pytest.mark.parametrize("suspect", SUSPECTS, ids=lambda suspect: suspect.__name__)
 @pytest.mark.parametrize(("seed", "width", "num_heads"), [(0, 16, 2), (1, 24, 3)])
-def test_check_attention_finds_eight_of_ten_suspects(suspect, seed, width, num_heads):
+def test_check_attention_finds_seven_of_ten_suspects(suspect, seed, width, num_heads):
     found = check_attention(build_layer(suspect, seed, width, width, 512, 0.2, num_heads))
     expected = FINDS[suspect.__name__[-1]]
     assert any(expected in words for words in found) if expected else not found
@@ -44,14 +45,18 @@ def test_the_repaired_suspects_are_right(suspect):
     layer = build_layer(repair(suspect), 0, 16, 16, 512, 0.2, 2).eval()
     assert check_attention(layer) == []
     x = torch.randn(1, 6, 16)
-    if suspect.__name__[-1] in "BDFGH":  # no positions
+    if suspect.__name__[-1] in "BDFG":  # no positions, no shared heads
         torch.testing.assert_close(layer(x), build_layer(Heads, 0, 16, 16, 512, 0.2, 2).eval()(x))
+    if suspect.__name__[-1] == "H":
+        heads = layer.project(x)
+        expected = F.scaled_dot_product_attention(*heads, is_causal=True, enable_gqa=True)
+        torch.testing.assert_close(layer.attend(*heads), expected)
     if suspect.__name__[-1] == "J":
         torch.testing.assert_close(layer(x, padding=2)[:, 2:], layer(x[:, 2:]))
 
 
 def test_check_attention_says_which_caches_it_did_not_test():
-    with pytest.warns(match="none was tested"):
+    with pytest.warns(match="tested none"):
         check_attention(make_layer())
 
 
@@ -81,8 +86,9 @@ def test_check_attention_finds_dropout_that_is_not_divided_as_rare_as_on_the_pag
     assert check_attention(layer) == ["training has another mean"]
 
 
-OTHERS = RIGHT.keys() - {  # that overflows, that has no mask, and what needs another call or only 9 tokens
-    "exp by hand", "unmasked", "results that are kept", "tokens first", "parameters that are read through views",
+OTHERS = RIGHT.keys() - {  # that overflows, has no mask, or rows that aren't first; that needs another call
+    "exp by hand", "unmasked", "weights first", "results that are kept", "tokens first",
+    "parameters that are read through views",
 }  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from types import CodeType
 
 import torch
 
-from ..any_layer.lines import calling_line as calling_line
-from ..any_layer.lines import error_line as error_line
+from ..judge.lines import calling_line as calling_line
+from ..judge.lines import error_line as error_line
 
 # Python compiles `torch.exp(x)` differently where torch is imported in the same cell, as it is in the notebooks' cells.
 IMPORTS = ("", "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n")

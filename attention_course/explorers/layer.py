@@ -9,11 +9,11 @@ import ipywidgets as widgets
 import torch
 from IPython import get_ipython
 
-from ..any_layer.calling import Call, Unsuited, learners_code
-from ..any_layer.inspection import look_at
-from ..any_layer.sizes import kinds_of, name_of, with_sizes
-from ..any_layer.verdicts import headline
 from ..build import build_layer
+from ..judge.calling import Call, Unsuited, learners_code
+from ..judge.inspection import look_at, look_elsewhere
+from ..judge.sizes import kinds_of, name_of, with_sizes
+from ..judge.verdicts import headline
 from .base import PAGE, SentenceExplorer
 from .controls import dropout, seed, slider, stops
 from .layer_picture import MOST_MAPS, draw_influence_map, draw_layer_maps, draw_refusal, draw_result, draw_verdicts
@@ -48,6 +48,7 @@ class LayerExplorer(SentenceExplorer):
         if not arguments and getattr(getattr(sentence, "embeddings", None), "ndim", 0) == 2:
             self.attention = with_sizes(attention, sentence.embeddings.shape[1])
         self.kinds = kinds_of(self.attention, arguments)
+        self.found_elsewhere = {}
         self.size = {kind: name for name, (kind, _) in self.kinds.items()}
         self.judged = getattr(attention, "func", attention)  # of a partial, its class
         shell = get_ipython()
@@ -121,7 +122,7 @@ class LayerExplorer(SentenceExplorer):
     def runs(self, x, values, attention=None):
         """Whether a layer of these sizes can be made and called."""
         with suppress(ValueError), learners_code(), torch.no_grad():
-            Call(self.layer_of(0, attention, x.shape[1], **values), x).start(0)
+            Call(self.layer_of(0, attention, x.shape[1], **values), x)
             return True
         return False
 
@@ -134,22 +135,52 @@ class LayerExplorer(SentenceExplorer):
             raise ValueError(f"{name_of(self.attention)} must make a layer that can be called, got {layer!r}")
         return layer
 
-    def compute(self, **values):
-        state, heads = self.look(**values), self.size.get("num_heads")
-        width, course = values.get(self.size.get("d_out"), self.embeddings.shape[1]), state.verdicts.get("course")
-        if values.get(heads) == width > 1 and course and course.sign == "✓":
-            with suppress(ValueError):  # heads of width 1 are right with any scale, so we compare a single one, too
-                one = self.look(**values | {heads: 1}).verdicts.get("course")
-                if one and one.sign in "✗?":
-                    return state._replace(verdicts=state.verdicts | {"course": one})
-        return state
+    def compute(self, training, seed, **values):
+        layer, twin, hint = self.specimen(seed, **values)
+        elsewhere = self.elsewhere(values)
+        return look_at(layer, self.embeddings, seed, training, self.tokens, twin, hint, elsewhere)
 
-    def look(self, training, seed, **values):
-        layer, twin, rate = self.layer_of(seed, **values), None, self.size.get("dropout")
+    def specimen(self, seed, attention=None, width=None, **values):
+        """A layer, the same one with dropout if it has none, and how many heads it has, as far as its sizes say so."""
+        layer = self.layer_of(seed, attention, width, **values)
+        twin, rate = None, self.size.get("dropout")
         if values.get(rate) == 0:
             with suppress(ValueError):
-                twin = self.layer_of(seed, **values | {rate: 0.5})
-        return look_at(layer, self.embeddings, seed, training, self.tokens, twin)
+                twin = self.layer_of(seed, attention, width, **values | {rate: 0.2})
+        return layer, twin, values.get(self.size.get("num_heads"))
+
+    def elsewhere(self, values):
+        """What's found at other sizes, no two of which are equal, so that none can be taken for another."""
+        key = tuple(values.get(name) for name, (kind, _) in self.kinds.items() if kind in ("flag", "choice"))
+        if key not in self.found_elsewhere:
+            self.found_elsewhere[key] = None
+            for width, num_tokens, sizes in self.other_sizes(values):
+                attention = self.attention if self.attention is self.typed else with_sizes(self.typed, width)
+                x = 1.5 * torch.randn(num_tokens, width, generator=torch.Generator().manual_seed(7))
+                with suppress(ValueError):
+                    found = look_elsewhere(x, *self.specimen(0, attention, width, **sizes))
+                    if found:
+                        self.found_elsewhere[key] = found
+                        break
+        return self.found_elsewhere[key]
+
+    def other_sizes(self, values):
+        """(width, how many tokens, sizes) to try."""
+        groups = "num_groups" in self.size
+        sizes = {
+            "num_heads": 6 if groups else 3,
+            "num_groups": 2,
+            "head_dim": 4,
+            "d_out": 24 if groups else 12,
+            "context_length": 9,
+        }
+        chosen = values | {name: sizes[kind] for kind, name in self.size.items() if kind in sizes}
+        d_out, here = sizes["d_out"], self.embeddings.shape[1]
+        return [(d_out - 2, 7, chosen)] * ("d_out" in self.size) + [
+            (d_out, 7, chosen),
+            (here, 7, values),
+            (here, 5, values),
+        ]
 
     def is_replaced(self):
         """Whether the notebook has defined the class's name again, as another class."""
@@ -185,7 +216,7 @@ class LayerExplorer(SentenceExplorer):
         """Show the first state; if the class fails, its line."""
         try:
             super().begin()
-            gc.collect()  # else Python does it while a slider moves, for 0.1 s
+            gc.collect(1)  # the young ones: else Python does it while a slider moves
         except ValueError as error:
             self.show_words(f"{name_of(self.attention)} has no picture yet", str(error), self.advice(error))
 

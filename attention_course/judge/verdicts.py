@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 
 class Verdict(NamedTuple):
-    """Its sign is "✓" for what should be so, "✗" for a fault that was measured, "?" for what only its author can tell,
-    and "•" for a property that's a fault in some layers and right in others.
+    """Its sign is "✓" for what should be so, "✗" for what no attention layer wants, "?" for what only its author can
+    tell, and "•" for a property that's a fault in some layers and right in others.
     """
 
     sign: str
@@ -20,16 +20,16 @@ def headline(verdicts, name):
     for sign, claim, words, cause in verdicts.values():
         if sign == "✗":
             return f"{claim}: {cause or words}"
-    future, course, past = (verdicts.get(topic) for topic in ("future", "course", "past"))
+    course = verdicts.get("course")
     if course and course.sign == "✓":
         return f"{name} {course.cause}{turned}"
     for topic, (sign, _, words, cause) in verdicts.items():
         if sign == "?" and topic != "sums":
-            return f"No fault found, but {cause or words}"
-    if future and future.sign == "•":
-        return f"{name} has no mask{turned}: {future.words}"
-    if past and past.sign == "•":
-        return f"{past.claim}: {past.words}"
+            return f"No fault found, but {(cause or words)[:1].lower() + (cause or words)[1:]}"
+    for topic in "future", "past":
+        if topic in verdicts and verdicts[topic].sign == "•":
+            _, claim, words, _ = verdicts[topic]
+            return f"{name} has no mask{turned}: {words}" if topic == "future" else f"{claim}: {words}"
     claims = [verdicts[topic].claim for topic in ("future", "past", "sums") if topic in verdicts]
     claims = ", ".join(claim[0].lower() + claim[1:] for claim in claims if claim[-1] != "?")
     no_maps = "sums" in verdicts and verdicts["sums"].words.startswith("no map")

@@ -8,15 +8,15 @@ import re
 import sys
 import traceback
 from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import is_dataclass
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from attention_helpers.probes import perturbation_influence, rows
+from attention_helpers.probes import perturbation_influence, rounding, rows
 from attention_helpers.state import keep_state
 
 from .lines import error_line, failure, first_line
-from .recorder import record, tensors_in
 
 # Arguments of `forward`, besides the first, that get the sentence; or another text, which is the same here.
 OURS = re.compile(r"(\w+_)?(x|q|k|v|kv|quer(y|ies)|keys?|values?)(_|$)", re.IGNORECASE)
@@ -31,16 +31,19 @@ class Call:
     """A layer as a function of one sentence (1, num_tokens, d_in), or (num_tokens, d_in) if it takes no batch.
 
     Of several tensors that it returns, we judge the first with one row per token that isn't a table of weights.
-    tokens: the sentence's words. Errors: Unsuited for what we can't call or look into.
+    It's made in eval mode, and finds out how the layer is called, and whether it draws, keeps or writes something.
+    tokens: the sentence's words. Errors: Unsuited for what we can't call; what the layer raises.
     """
 
-    def __init__(self, layer, x, tokens=()):
+    def __init__(self, layer, x, tokens=(), seed=0):
         self.layer = layer = getattr(layer, "_orig_mod", layer)  # of torch.compile
-        self.sentence, self.tokens, self.given_mask = x, tokens, None
+        self.tokens, self.given_mask, self.seed = tokens, None, seed
         self.parts = [*layer.modules()] if isinstance(layer, torch.nn.Module) else []
         if any(isinstance(each, torch.jit.ScriptModule) for each in self.parts):
             raise Unsuited("LayerExplorer can't look inside a scripted or traced module; `find_leak` can")
         self.tokens_first = self.isolated = False
+        self.place = 0  # of the output among the tensors that it returns
+        self.sentence = x
         self.read_signature()
         if self.parts and any(map(is_lazy, layer.parameters())):
             with torch.no_grad():
@@ -50,12 +53,18 @@ class Call:
         kinds = [each.dtype for each in (*self.parameters.values(), *module.buffers()) if each.is_floating_point()]
         if kinds and x.dtype not in kinds:
             self.sentence = x.to(kinds[0])
+        try:
+            self.start(self.sentence[None])
+        except Exception as error:
+            with suppress(Exception):
+                return self.start(self.sentence)
+            raise error from None  # it takes neither, so the learner sees what's wrong with the batch
 
     def read_signature(self):
         """What each required argument of `forward` gets. Errors: Unsuited for one that we don't know."""
         parameters = signature_of(getattr(self.layer, "forward", self.layer))
         needed = [each.name for each in parameters if each.default is each.empty and each.kind not in (2, 4)]
-        options = [each.name for each in parameters if each.default is not each.empty]
+        self.options = {each.name: each.default for each in parameters if each.default is not each.empty}
         self.roles = {name: role_of(name, first=not n) for n, name in enumerate(needed)}
         if unknown := ", ".join(name for name, role in self.roles.items() if not role):
             raise Unsuited(
@@ -63,52 +72,44 @@ class Call:
                 f"pass a subclass whose `forward(self, x)` returns `super().forward(x, {unknown})`"
             )
         self.other_name = next((name for name, role in self.roles.items() if role == "other"), "")
-        self.mask = next(filter(is_mask, options), "")  # one that would hide the future, but isn't given
-        self.switches = [name for name in options if "mask" not in name]  # they may decide what's used
+        self.mask = next(filter(is_mask, self.options), "")  # one that would hide the future, but isn't given
 
-    def start(self, seed):
-        """Find out what it takes, record a call, and measure whether it draws random numbers, or keeps something."""
-        try:
-            self.begin(self.sentence[None], seed)
-        except Exception as error:
-            with suppress(Exception):
-                return self.begin(self.sentence, seed)
-            raise error from None  # it takes neither, so the learner sees what's wrong with the batch
-        if self.alone:
-            self.settle()
-
-    def begin(self, x, seed):
+    def start(self, x):
+        self.x = x
         if "mask" in self.roles.values():
-            self.given_mask = min(masks(x), key=lambda mask: self.future_weight(x, mask))
-        self.repeat(x, seed)
-        seed_all(seed)
-        self.watch(x)
-        self.random |= self.watched.first(lambda each: each.drew) is not None
+            self.given_mask = min(masks(x), key=self.future_with)
+        self.repeat(x)
+        self.find_place()
+        if not self.tokens_first and self.alone and x.ndim == 3:
+            self.turn()
 
-    def future_weight(self, x, mask):
-        """How much weight a layer's maps have after the diagonal with a mask; infinity if it fails with it."""
+    def future_with(self, mask):
+        """How far a row moves with later tokens if it gets a mask; infinity if it fails, or a row isn't finite."""
         self.given_mask = mask
         with suppress(Exception):
-            seen = record(self, x)
-            if tensors_in(seen.result)[0].isfinite().all():
-                return seen.used.triu(1).sum().item() if seen.maps else 1e9
+            moved = perturbation_influence(self.output, self.x, 1.0)
+            if self.output(self.x).isfinite().all():
+                return moved.triu(1).max().item()
         return torch.inf
 
     @torch.no_grad()
-    def repeat(self, x, seed):
+    def repeat(self, x):
         """Call a copy twice with the same seed, and if the results differ, fresh copies; then with another seed."""
         layer, given = self.layer, x.clone()
         self.layer = self.copy_layer()
-        first, second = self.seeded_call(given, seed), self.seeded_call(x.clone(), seed)
-        self.writes, isolated = not same([given], [x]), not same(first, second)
+        first = self.seeded_call(given, self.seed)
+        second = self.seeded_call(x.clone(), self.seed)
+        self.writes = not same([given], [x])
+        self.kept = []
+        isolated = not same(first, second)
         if isolated:
             before = self.held()
             self(x.clone())
             self.kept = [name for name, value in self.held().items() if before.get(name) != value]
         self.layer, self.isolated = layer, isolated
-        second = self.seeded_call(x.clone(), seed) if isolated else second
+        second = self.seeded_call(x.clone(), self.seed) if isolated else second
         with keep_state(self.layer):
-            self.random = not same(second, self.seeded_call(x.clone(), seed + 1))
+            self.random = not same(second, self.seeded_call(x.clone(), self.seed + 1))
 
     def seeded_call(self, x, seed):
         """The numbers of a call."""
@@ -127,28 +128,33 @@ class Call:
                 return copy.deepcopy(self.layer, {id(each): each for each in self.layer.parameters()})
         return self.layer
 
-    def watch(self, x):
-        """Record a call, and measure the influence of one small perturbation per token, (num_tokens, num_tokens)."""
-        self.x = x
-        self.watched = record(self, x, again=True)
-        tensors, weights = tensors_in(self.watched.result), self.watched.weights
-        fits = [n for n, each in enumerate(tensors) if each.shape[:-1].numel() == x.shape[-2] and not weights[n]]
+    def find_place(self):
+        """Which result is the output, its rows (num_tokens, width), and how far each token moves each of them."""
+        n = self.x.shape[-2]
+        seed_all(self.seed)
+        with torch.no_grad():
+            result = self(self.x.clone())
+        tensors = tensors_in(result)
+        self.shapes = [tuple(each.shape) for each in tensors]
+        fits = [place for place, each in enumerate(tensors) if each.shape[:-1].numel() == n]
+        fits.sort(key=lambda place: holds_weights(tensors[place], n))
         self.place = [*fits, 0][0]
-        self.returns_weights = bool(self.watched.maps and tensors) and weights[self.place]
-        self.rows = self.rows_of(self.watched.result)  # which checks that there is one row per token
-        self.moved = perturbation_influence(self.output, x, 1.0)
-        self.alone = not self.moved.clone().fill_diagonal_(0.0).any()  # each row reads only its own token
+        self.rows = self.rows_of(result)  # which checks that there is one row per token
+        self.near = rounding(self.rows[None].float()).item()
+        self.moved = perturbation_influence(self.output, self.x, 1.0)
+        others = self.moved.clone().fill_diagonal_(0.0)
+        self.alone = not (others > self.near).any()  # each row reads at most its own token
 
-    def settle(self):
+    def turn(self):
         """Turn to (num_tokens, b, d_in) if a row reads only itself as things are, and other tokens then."""
         turned = copy.copy(self)
         turned.tokens_first = True
         with suppress(Exception):
-            turned.watch(self.x)
+            turned.find_place()
             if not turned.alone:
                 vars(self).update(vars(turned))
 
-    def __call__(self, x):
+    def __call__(self, x, **options):
         """The layer's result for a sentence or a batch; what it gets is prepared out of any recorder's sight."""
         with torch._C.DisableTorchFunction():
             n, mask = x.shape[-2], self.given_mask
@@ -159,7 +165,8 @@ class Call:
                 mask = mask[..., :n, :n].expand(*x.shape[: mask.ndim - 2], -1, -1)
             gets |= {"none": None, "mask": mask}
             layer = self.copy_layer() if self.isolated else self.layer
-        return layer(**{name: gets[role] for name, role in self.roles.items()}) if self.roles else layer(x)
+        named = {name: gets[role] for name, role in self.roles.items()} | options
+        return layer(**named) if self.roles else layer(x, **options)
 
     def output(self, x):
         """The rows of a sentence or batch, in its layout."""
@@ -176,7 +183,11 @@ class Call:
             raise ValueError("your layer returns None: end `forward` with a `return`")
         return rows(lambda _: self.output_of(result), self.x)
 
-    def said(self, what, *places):
+    def rows_for(self, x):
+        """The rows of another sentence of this layout, (num_tokens, width)."""
+        return widen(rows(self.output, x))
+
+    def say(self, what, *places):
         """Rows or tokens, by number and, if there are words, by word: “journey” (token 1)."""
         numbers = f"{what}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
         words = ", ".join(f"“{self.tokens[place]}”" for place in places if self.tokens)
@@ -207,6 +218,29 @@ def masks(x):
     keep = torch.ones(x.shape[-2], x.shape[-2], dtype=torch.bool).tril()
     plain = [keep, ~keep, torch.zeros_like(keep, dtype=x.dtype).masked_fill(~keep, -torch.inf)]
     return [*plain, *(mask[None] for mask in plain), None]
+
+
+def holds_weights(tensor, n):
+    """Whether a result is a table of attention weights, (..., n, n), whose rows sum to 1."""
+    if tensor.ndim < 2 or tensor.shape[-2:] != (n, n) or not tensor.is_floating_point():
+        return False
+    return bool((tensor >= 0).all() and ((tensor.float().sum(dim=-1) - 1).abs() < 1e-3).all())
+
+
+def widen(tensor):
+    """Half precision as float32."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def tensors_in(tree):
+    """All tensors in nested tuples, lists, dicts, slices and dataclasses."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, slice):
+        tree = tree.start, tree.stop, tree.step
+    elif isinstance(tree, dict) or is_dataclass(tree):
+        tree = [*(tree if isinstance(tree, dict) else vars(tree)).values()]
+    return [each for part in tree for each in tensors_in(part)] if isinstance(tree, (tuple, list)) else []
 
 
 def same(ones, others):
