@@ -12,7 +12,7 @@ from explorer_page import SVG, image_of
 from matplotlib.colors import to_rgb
 
 from attention_course import plots
-from attention_course.explorers import ink
+from attention_course.explorers import ink, still
 from attention_course.explorers import svg as drawing
 from attention_course.explorers import svg_maps as cells
 from attention_course.explorers.chart import Chart
@@ -21,7 +21,7 @@ from attention_helpers import causal_mask
 
 def parsed(piece):
     """A Drawing as a tree."""
-    return ET.fromstring(drawing.draw_still([[piece]], "words"))
+    return ET.fromstring(still.draw_still([[piece]], "words"))
 
 
 @pytest.mark.parametrize("value", [0.125, 0.5, 0.875])

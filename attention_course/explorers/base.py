@@ -15,7 +15,8 @@ from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
 from .controls import answer_quietly, at_least_two, check_value, make_compact, nearest, shown_value
-from .svg import draw_live, draw_still
+from .still import draw_still
+from .svg import draw_live
 from .words import Markup, mark_code, plain, table
 
 PAGE = (

@@ -5,9 +5,9 @@ import textwrap
 
 from attention_course.plots import RIGHT_TEXT, WRONG, WRONG_TEXT
 
-from .ink import largest
+from .ink import SIGNED_INK, largest
 from .svg import BOTTOM, LEFT, TOP, Drawing, line, tag, text
-from .svg_maps import head_maps, influence_map, strip
+from .svg_maps import Entries, head_maps, heatmap, influence_map
 
 MOST_MAPS = 12
 WIDTH = 590  # of the verdicts, and of the maps
@@ -70,7 +70,9 @@ def draw_influence_map(state, tokens):
 
 
 def draw_result(state, tokens):
-    drawn = strip(state.result.nan_to_num(), tokens, "result", ASIDE, RESULT)
+    rows, columns = state.result.nan_to_num(), [str(n) for n in range(state.result.shape[1])]
+    of = Entries(SIGNED_INK, largest(rows), ("token", "entry"), "{}, entry {}")
+    drawn = heatmap(rows, tokens, columns, "result", of, side=RESULT, width=ASIDE)
     if state.result.isnan().any():
         drawn = drawn._replace(svg=text(LEFT, TOP + RESULT / 2, "not drawn: a row is NaN", "start"), words="")
     return drawn._replace(height=TOP + RESULT + BOTTOM)  # whatever room the entries' names take

@@ -7,8 +7,8 @@ import torch
 
 from attention_course.plots import head_colour
 
-from .svg import PALE, SMALL, Drawing, line, move, number, tag, text
-from .svg_maps import HEAD, frame, head_at
+from .svg import SMALL, line, number, tag, text
+from .svg_maps import frame
 
 OUTER, INNER = 0.86, 0.58  # where the outermost query and key are, in halves of a side
 TALKATIVE = 150  # pixels of a side, from which on queries have names, too
@@ -175,22 +175,3 @@ def arrow(start, end, colour):
     head = "".join(f"M{x:.1f} {y:.1f}l{8 * (-u + s * v / 2):.1f} {8 * (-v - s * u / 2):.1f}" for s in (-1, 1))
     path = f"M{start[0]:.1f} {start[1]:.1f}L{x:.1f} {y:.1f}{head}"
     return tag("path", d=path, stroke=colour, stroke_width=2, fill="none", pointer_events="none")
-
-
-def titled_plane(plane, title, side, grips):
-    """A Plane with its title above it, and below it what its marks are; grips: as in draw_plane."""
-    parts = [head_at(0, HEAD, 0, title), move(draw_plane(plane, 0, side, grips), 0, HEAD), legend(plane, HEAD + side)]
-    return Drawing("".join(parts), side + 30, HEAD + side + 46)
-
-
-def legend(plane, y):
-    """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
-    width = plane.keys.shape[1]
-    kinds = {1: "one wide: a line", 2: "two wide: a plane"}
-    about = kinds.get(width, f"{width} wide: where keys spread most")
-    about += "; pale: not here" if None in plane.weights else ""
-    marks = tag("circle", cx=4, cy=y + 11, r=3) + arrow((50, y + 11), (66, y + 11), "currentColor")
-    marks += tag("rect", x=112, y=y + 8, width=7, height=7)
-    names = {11: "query", 71: "asked", 123: "key, filled by its weight"}
-    words = "".join(text(x, y + 15, name, "start") for x, name in names.items())
-    return marks + words + text(0, y + 31, about, "start", **PALE)

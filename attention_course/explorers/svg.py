@@ -6,7 +6,6 @@ and frames take the page's colour, dark or light.
 
 import html
 import math
-import textwrap
 from typing import NamedTuple
 
 from attention_course.plots import HEAD_COLOURS, SERIES, as_array, head_colour
@@ -17,7 +16,6 @@ FONT = "Arial, Helvetica, sans-serif"  # as wide everywhere, but where there's n
 SMALL, EM = 11, 0.6  # the usual font size, and the greatest width of a letter, in font sizes
 DIGIT = 0.556  # the width of a digit, in font sizes
 TOP, LEFT, BOTTOM = 26, 64, 46  # margins of a chart: title, names at the left, slanted names below
-STORED = 840  # pixels that a stored picture has in Lab at a window of 1024, where it's cut off instead of shrinking
 NAME = 9  # characters of a name that are shown
 APART = 18  # pixels from one slanted name to the next, at least
 ROOM = 14  # for the numbers on top of bars
@@ -31,10 +29,6 @@ PATTERN = (
     '<pattern id="hatched" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<path d="M-1 1l2 -2M0 7l7 -7M6 8l2 -2" stroke="currentColor" stroke-opacity="0.3"/></pattern>'
 )
-INSET, BAND, BAND_COLOUR = 12, 32, "#0068B4"  # of a stored picture: around it, and above it a band that says so
-ON_BAND = {"font_weight": "bold", "fill": "#fff"}
-DASHED = {"fill": "none", "stroke": "#888", "stroke_width": 1.5, "stroke_dasharray": "6 4"}
-TRACK = {"stroke_width": 4, "stroke_opacity": 0.25}
 LEAST = 0.75  # how far a drawing shrinks before its row wraps: letters of 11 px are never smaller than 8 px
 DASHES = ("none", "6 4", "2 3", "9 3 2 3")  # a chart's curves, in their order
 COLOURS = (*SERIES[:-1], "currentColor")  # black would vanish on a dark page
@@ -115,40 +109,6 @@ def draw_live(rows, words):
     lines = [tag("div", "".join(line), style=WRAPPED) for line in lines]
     look = "max-width:100%;overflow-x:auto;color:var(--jp-content-font-color0, #000)"
     return tag("div", "".join(lines), role="img", aria_label=html.escape(words), style=look)
-
-
-def draw_still(rows, words, headline="", controls=None):
-    """The headline and rows of drawings as one SVG on white, which says that it's a picture and how to move it.
-
-    controls: what each stands at, by name; they're drawn without a handle.
-    """
-    drawing = in_column(*(in_row(*row) for row in rows))
-    width = max(drawing.width, 420)
-    said = textwrap.wrap(headline, int(width / 8.5))
-    lines = [text(0, 16 + 20 * n, words, "start", 16, font_weight="bold") for n, words in enumerate(said)]
-    inside = in_column(ghosts(controls or {}, width), Drawing("".join(lines), 0, 20 * len(lines)), drawing, gap=10)
-    room = {"width": inside.width + 2 * INSET, "height": BAND + inside.height + 2 * INSET}
-    frame = tag("rect", x=1, y=1, width=room["width"] - 2, height=room["height"] - 2, rx=8, **DASHED)
-    band = tag("path", d=f"M0 {BAND}V8q0 -8 8 -8H{room['width'] - 8:.0f}q8 0 8 8V{BAND}z", fill=BAND_COLOUR)
-    band += text(INSET, BAND - 10, "▶ Run this cell (Shift+Enter) to move it", "start", 15, **ON_BAND)
-    ground = tag("rect", width="100%", height="100%", fill="#fff", rx=8)
-    look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
-    framed = Drawing(frame + band + move(inside.svg, INSET, BAND + INSET), *room.values())
-    return make_svg(framed, ground, STORED, **look)
-
-
-def ghosts(controls, width):
-    """Controls that can't be moved, in rows: their names and what they stand at."""
-    parts, x, y = [], 0, 0
-    for name, value in controls.items():
-        wide = [EM * 12 * len(words) for words in (name, value)]
-        if x and x + sum(wide) + 70 > width:
-            x, y = 0, y + 22
-        parts.append(text(x, y + 13, name, "start", 12, fill_opacity=0.55))
-        parts.append(line(x + wide[0] + 6, y + 9, x + wide[0] + 46, y + 9, stroke="currentColor", **TRACK))
-        parts.append(text(x + wide[0] + 52, y + 13, value, "start", 12, fill_opacity=0.55))
-        x += sum(wide) + 70
-    return Drawing("".join(parts), width, y + 18 if parts else 0)
 
 
 def names_below(names, places, y, room):

@@ -9,7 +9,7 @@ from attention_course.plots import KEY_TEXT, QUERY_TEXT, WRONG, as_array, as_tab
 from attention_helpers.layers import causal_mask
 
 from . import svg as draw
-from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, SIGNED_INK, ink, largest
+from .ink import FULL, HEAD_PALETTE, NEUTRAL, PAGE_INK, ink
 from .svg import BOTTOM, FRAME, LEFT, SMALL, TOP, Drawing, move, number, tag, text
 from .svg_cells import SHARES, Entries, draw_cells, hatching, outline
 from .words import LOOKS, shares
@@ -198,11 +198,8 @@ def pixels(sheet, palette, x, y, width, height, look="pixelated", **more):
     return tag("image", href=palette.png(sheet), style=f"image-rendering:{look}", **room, **more)
 
 
-def colour_bar(limit, shade=PAGE_INK, height=190, exceeded=False):
-    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads.
-
-    exceeded: whether weights can be larger than 1, as after dropout.
-    """
+def colour_bar(limit, shade=PAGE_INK, height=190):
+    """A colour bar, one for all maps with the same limit; in the page's colour for maps of several heads."""
     signed, most = shade.below != shade.above, f"{limit:.2g}" if limit < 100 else f"{limit:.0f}"
     words = {0.0: most, 0.5: "0", 1.0: f"-{most}"} if signed else {0.0: most, 1.0: "0"}
     shown, each = np.linspace(FULL, -FULL if signed else 0, 17).astype(int).tolist(), height / 17
@@ -211,12 +208,5 @@ def colour_bar(limit, shade=PAGE_INK, height=190, exceeded=False):
     bar = f'<g transform="translate(0,{TOP})" {shade.group}>{steps}</g>'
     bar += move(tag("rect", width=12, height=height, stroke_opacity=0.3, **FRAME), 0, TOP)
     bar += "".join(text(17, TOP + share * height + 4, word, "start") for share, word in words.items())
-    bar += text(17, TOP + 16, "or more", "start") if not signed and (limit < 1 or exceeded) else ""
+    bar += text(17, TOP + 16, "or more", "start") if not signed and limit < 1 else ""
     return Drawing(bar, 60, TOP + height + 6)
-
-
-def strip(vectors, names, title, width, height):
-    """Vectors (num_tokens, width), one per row, violet above zero and green below."""
-    vectors = as_table(vectors)
-    of = Entries(SIGNED_INK, largest(vectors), ("token", "entry"), "{}, entry {}")
-    return heatmap(vectors, names, [*map(str, range(vectors.shape[1]))], title, of, side=height, width=width)

@@ -12,10 +12,10 @@ from .base import Explorer
 from .controls import buttons, seed, slider, stops
 from .ink import SIGNED_INK, WEIGHT_INK, largest, weight_limit
 from .lookup_models import MODEL_SIZES, STORED_STEPS, ask_again, examples, letters_of, load_lookup, show_example
-from .plane import Plane, by_letter, directions, drag, titled_plane
+from .plane import Plane, arrow, by_letter, directions, drag, draw_plane
 from .qkv_flow import draw_reading, draw_sources
-from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, number, tag, text
-from .svg_maps import Entries, colour_bar, heatmap
+from .svg import BOTTOM, PALE, TOP, Drawing, bars, draw_title, in_column, in_row, line, move, number, tag, text
+from .svg_maps import HEAD, Entries, colour_bar, head_at, heatmap
 from .words import LOOKS, join_words, list_numbers
 
 SCALING_SIDE, PLANE = 200, 240  # of maps, and of the plane
@@ -141,6 +141,25 @@ class KeyWidthExplorer(Explorer):
             score = "no query scores its own key highest"
         right = f"{state.accuracy.mean():.0%} of new answers are right"
         return f"d_out {state.d_out}, step {state.step}: {right}, and {score}"
+
+
+def titled_plane(plane, title, side, grips):
+    """A Plane with its title above it, and below it what its marks are; grips: as in draw_plane."""
+    parts = [head_at(0, HEAD, 0, title), move(draw_plane(plane, 0, side, grips), 0, HEAD), legend(plane, HEAD + side)]
+    return Drawing("".join(parts), side + 30, HEAD + side + 46)
+
+
+def legend(plane, y):
+    """What the marks of a Plane stand for, and what its directions are, on two lines below it."""
+    width = plane.keys.shape[1]
+    kinds = {1: "one wide: a line", 2: "two wide: a plane"}
+    about = kinds.get(width, f"{width} wide: where keys spread most")
+    about += "; pale: not here" if None in plane.weights else ""
+    marks = tag("circle", cx=4, cy=y + 11, r=3) + arrow((50, y + 11), (66, y + 11), "currentColor")
+    marks += tag("rect", x=112, y=y + 8, width=7, height=7)
+    names = {11: "query", 71: "asked", 123: "key, filled by its weight"}
+    words = "".join(text(x, y + 15, name, "start") for x, name in names.items())
+    return marks + words + text(0, y + 31, about, "start", **PALE)
 
 
 class ScalingExplorer(Explorer):
