@@ -59,6 +59,23 @@ def test_run_ends_where_it_did_before_and_scores_without_dropout_and_the_noteboo
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_an_answer_is_read_from_the_head_without_which_it_is_lost(ground):
+    """Once two heads have learned: a head's part of the context is taken away, and only its own answer changes."""
+    ground.set(num_heads=2, d_out=32, seed=0)
+    ground.run(100)
+    state, model = ground.arrays, ground.arrays.run.model.eval()
+    assert sorted(state.read_from) == [0, 1]
+    for question, head in enumerate(state.read_from):
+        mask = torch.ones(2, 16)
+        mask[head] = 0
+        off = lambda _, inputs, mask=mask: (inputs[0] * mask.flatten(),)  # noqa: E731
+        hook = model.attention.out_proj.register_forward_pre_hook(off)
+        answers = model(state.run.x).argmax(dim=-1)
+        hook.remove()
+        right = (answers == state.run.answers).float().mean(dim=0)
+        assert right[question] < 0.5 < 0.9 < right[1 - question]
+
+
 def test_learned_is_where_twenty_steps_began_that_were_all_right():
     run, seen = TrainingRun("one question", 8, 1, 0.0, 1e-2, "causal", seed=0), []
     run.since, drawn = None, iter([0.99] * 19 + [0.98] + [0.99] * 21 + [0.5])

@@ -3,10 +3,10 @@
 import html
 import math
 
-from attention_course.plots import RIGHT_TEXT, WRONG_TEXT
+from attention_course.plots import RIGHT_TEXT, WRONG_TEXT, head_colour
 
 from ..chart import Chart
-from ..svg import DASHES, EM, LEFT, SMALL, TOP, Drawing, arcs, line, move, tag, text
+from ..svg import DASHES, EM, LEFT, PALE, SMALL, TOP, Drawing, arcs, line, move, tag, text
 from ..svg_maps import CELLS_UP_TO, frame, head_at, maps_at, masked_key, names_beside, tell_heads
 from .runs import NEXT
 
@@ -40,8 +40,8 @@ def question_arcs(state):
     return Drawing(move("".join(boxes) + drawn.svg, 0, -unused), ARCS_WIDTH, ARCS_HIGH + 20)
 
 
-def draw_answer(question, predicted, answers):
-    """What the model answers, large, and whether that's right."""
+def draw_answer(question, predicted, answers, heads):
+    """What the model answers, large, whether that's right, and from which head it reads each, if that's known."""
     width = 200
     parts = [text(width / 2, 14, f"{question} →", size=13)]
     for n, (said, right) in enumerate(zip(predicted, answers, strict=True)):
@@ -49,10 +49,13 @@ def draw_answer(question, predicted, answers):
         words = "" if said == right else f"should be {right}"
         start = x - (16 + EM * SMALL * len(words)) / 2
         parts.append(text(x, 66, said, size=48, font_weight="bold"))
-        parts.append(text(start, 90, mark, "start", 16, fill=ink, font_weight="bold"))
-        parts.append(text(start + 16, 89, words, "start"))
+        parts.append(text(start, 93, mark, "start", 16, fill=ink, font_weight="bold"))
+        parts.append(text(start + 16, 92, words, "start"))
+        if heads:
+            parts.append(tag("rect", x=x - 22, y=71, width=44, height=4, fill=head_colour(heads[n])))
+            parts.append(text(x, 108, f"from head {heads[n] + 1}", **PALE))
     said = f"{question} is answered with {' '.join(predicted)}; right is {' '.join(answers)}."
-    return Drawing("".join(parts), width, 100, said)
+    return Drawing("".join(parts), width, 112, said)
 
 
 def draw_maps(state, hidden, limit):

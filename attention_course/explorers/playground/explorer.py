@@ -102,7 +102,7 @@ class Playground(Explorer):
     def picture(self, state):
         next_character = state.task == NEXT
         hidden = causal_mask(len(state.tokens)) & (state.mask == "causal" or not next_character)
-        answered = draw_answer(question_of(state), state.predicted, state.answers)
+        answered = draw_answer(question_of(state), state.predicted, state.answers, state.read_from)
         tables = draw_maps(state, hidden, 0.5 if next_character else 1.0)
         asks = write_line(explain_task(state))
         return [[asks], [question_arcs(state), answered], [tables, measured_curves(state)]]

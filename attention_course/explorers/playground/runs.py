@@ -91,6 +91,23 @@ class TrainingRun:
         """The attention weights for the first held-out example, (num_heads, num_tokens, num_tokens)."""
         return attention_maps(self.model.eval(), self.x[:1])[0][0]
 
+    @torch.no_grad()
+    def heads_read(self):
+        """For each answer to the first held-out example, the head that adds most to the predicted digit's logit.
+
+        From each logit the mean of all digits' is subtracted, because what's added to all of them decides nothing.
+        """
+        model, contexts = self.model.eval(), []
+        layer = model.attention
+        hook = layer.out_proj.register_forward_pre_hook(lambda _, inputs: contexts.append(inputs[0][0, -1]))
+        model(self.x[:1])
+        hook.remove()
+        matrix = model.output_layer.weight @ layer.out_proj.weight  # (questions * digits, d_out)
+        sizes = len(self.predicted), -1, layer.num_heads, layer.head_dim
+        parts = (matrix * contexts[0]).view(sizes).sum(dim=-1)  # (questions, digits, num_heads)
+        added = parts - parts.mean(dim=1, keepdim=True)
+        return [part[digit].argmax().item() for part, digit in zip(added, self.predicted, strict=True)]
+
     def example(self):
         """The first held-out example by name: tokens, the one that asks, those wanted, the model's answers, the right.
 
@@ -106,7 +123,9 @@ class TrainingRun:
             asks, letters = len(tokens) - 1, [pair[0] for pair in tokens[:-1]]
             wanted = [letters.index(letter) for letter in tokens[-1].removesuffix("?").strip()]
             predicted, answers = ([str(digit) for digit in each.tolist()] for each in both)
-        return {"tokens": tokens, "asks": asks, "wanted": wanted, "predicted": predicted, "answers": answers}
+        read = [] if self.name == NEXT else self.heads_read()
+        answered = {"predicted": predicted, "answers": answers, "read_from": read}
+        return answered | {"tokens": tokens, "asks": asks, "wanted": wanted}
 
 
 @torch.no_grad()
