@@ -1,7 +1,6 @@
-"""What attention costs in time and memory, by formula and by measurement (notebooks 06 and 09)."""
+"""What attention costs in FLOPs, by formula, and in memory, by measurement (notebooks 06 and 09)."""
 
 import os
-import time
 from functools import lru_cache, partial
 
 
@@ -56,15 +55,3 @@ def quiet_profiler():
         os.close(stderr)
         os.close(nowhere)
     return made
-
-
-def time_in_turns(functions, runs=7):
-    """Seconds per call of functions by name: lists of `runs` timings, taken in turns so that conditions are equal."""
-    seconds = {name: [] for name in functions}
-    for run in range(runs + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if run > 0:  # the first call has more to do
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
