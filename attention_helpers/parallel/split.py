@@ -42,7 +42,7 @@ def pass_on(tensor):
     rank = distributed.get_rank()
     processes = distributed.get_world_size()
     arriving = torch.empty_like(tensor)
-    # isend doesn't wait, or all would wait for each other
+    # isend returns at once: if all waited until it's sent, none would receive
     sending = distributed.isend(tensor, (rank + 1) % processes)
     distributed.recv(arriving, (rank - 1) % processes)
     sending.wait()
