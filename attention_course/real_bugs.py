@@ -199,7 +199,8 @@ def check_attention(layer, x=None, causal=True):
     back = reads[1:, 1:].diagonal(2)  # a window may be shorter
     passed["only some tokens read two back"] = back.all() or not back.any()
     with torch.enable_grad():  # none: unused, detached, or uniform weights
-        grads = torch.autograd.grad(run(x).square().sum(), matrices, allow_unused=True)
+        loss = run(x).square().sum()
+        grads = torch.autograd.grad(loss, matrices, allow_unused=True)
     learns = all(grad is not None and grad.any() for grad in grads)
     passed["a matrix gets no gradient"] = learns
     output = layer(x[:, :-3])
