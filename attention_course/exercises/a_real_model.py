@@ -112,12 +112,6 @@ def draw_contexts(generator):
     return [(*normal(generator, (b, n, heads * width)), chosen, heads) for b, n, heads, width, chosen in sizes]
 
 
-def cuts_across_the_heads(context, heads, num_heads):
-    parts = context.unflatten(-1, (-1, num_heads)).clone()
-    parts[..., heads] = 0.0
-    return parts.flatten(2)
-
-
 def removes_the_numbers(context, heads, num_heads):
     parts = context.unflatten(-1, (num_heads, -1))
     return parts[:, :, [n for n in range(num_heads) if n not in heads]].flatten(2)
@@ -136,8 +130,9 @@ ablating = Exercise(
         "0. Which number does the first head have?",
         ("heads] = 0.0", "[*{*range(num_heads)}.difference(heads)]] = 0.0"): "You keep these heads and set all others "
         "to 0. Which of the two is an ablation?",
-        cuts_across_the_heads: "You set every num_heads-th number to 0, but a head's numbers are next to each other. "
-        "Which dimension comes first when you cut d_model, the heads or the numbers of a head?",
+        ("(num_heads, -1)", "(-1, num_heads)", "parts[:, :, heads]", "parts[..., heads]"): "You set every num_heads-th "
+        "number to 0, but a head's numbers are next to each other. Which dimension comes first when you cut d_model, "
+        "the heads or the numbers of a head?",
         removes_the_numbers: "You remove the heads' numbers, so `out_proj` gets too few. What should be in their "
         "place?",
         ("parts[:, :, heads]", "parts[:, :, heads[0] : heads[-1] + 1]"): "You set all heads between the first and the "

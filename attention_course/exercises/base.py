@@ -35,6 +35,18 @@ def normal(generator, *shapes):
     return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
 
+def verdict_of(answer, f, x):
+    """What an answer says of f and x, True or False if it's one of them, and with what it called f."""
+    calls = []
+
+    def recorded(other):
+        calls.append(other.clone())
+        return f(other)
+
+    said = answer(recorded, x)
+    return said.item() if torch.is_tensor(said) and said.numel() == 1 else said, calls
+
+
 def exercises_in(variables):
     """The exercises of a module, in order; each gets its variable's name."""
     found = {name: each for name, each in variables.items() if isinstance(each, Exercise)}
@@ -276,4 +288,4 @@ class Exercise:
         return Reply(None, "\n".join(["| what's different | the check says |", "| --- | --- |", *rows]))
 
 
-__all__ = ["Exercise", "Progress", "Reply", "Seen", "exercises_in", "normal"]
+__all__ = ["Exercise", "Progress", "Reply", "Seen", "exercises_in", "normal", "verdict_of"]

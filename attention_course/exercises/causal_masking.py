@@ -4,7 +4,7 @@ import torch
 
 from attention_helpers.sentences import load_sentence
 
-from .base import Exercise, Progress, Seen, exercises_in
+from .base import Exercise, Progress, Seen, exercises_in, verdict_of
 
 
 def causal_weights(scores):
@@ -118,16 +118,9 @@ def sound_and_leaky_functions(generator):
 
 def watched(answer, f, x):
     """What an answer says of f, and if that's wrong, what it did to find out."""
-    calls, before = [], x.clone()
-
-    def recorded(changed):
-        calls.append(changed.clone())
-        return f(changed)
-
-    said = answer(recorded, x)
-    said = said.item() if torch.is_tensor(said) and said.numel() == 1 else said
-    wrong = isinstance(said, bool) and said != leaks(f, before)
-    if not wrong:
+    before = x.clone()
+    said, calls = verdict_of(answer, f, x)
+    if not isinstance(said, bool) or said == leaks(f, before):
         return said
     why, about = explain(said, f, before, calls)
     return Seen(said, f"Your answer is {said}. {why}", about)

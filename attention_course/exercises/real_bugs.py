@@ -136,10 +136,8 @@ seeing_with_a_cache = Exercise(
         ("positions <= positions[-num_new:, None]", "positions >= 0 * positions[-num_new:, None]"): "All keys are "
         "visible. That's right for one new token, but of several, the first ones see the later ones. Which keys come "
         "after the first new token?",
-        (
-            "return positions <= positions[-num_new:, None]",
-            "return (positions <= positions[-num_new:, None]).float()",
-        ): 'A mask of numbers is added to the scores, and here it hides nothing. Which dtype means "keep or hide"?',
+        ("return ", "return 1.0 * (", "None]", "None])"): "A mask of numbers is added to the scores, and here it hides "
+        'nothing. Which dtype means "keep or hide"?',
     },
     heading="15#Suspect-E:-it-trains-well,-and-writes-badly",
     hints={

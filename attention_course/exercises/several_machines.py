@@ -60,11 +60,9 @@ placing = Exercise(
         ("    all_reduce(output)\n", "    all_reduce(output)\n    all_reduce(output)\n"): "",
         ("return output", "return output / 2"): "You halve the sum. Each process has other heads, so is anything there "
         "twice?",
-        (
-            "    output = context @ columns.T  # (num_tokens, d_out): a summand\n    all_reduce(output)",
-            "    all_reduce(context)\n    output = context @ columns.T",
-        ): "You add up the context vectors of different heads, which belong "
-        "side by side. After which step do all processes have summands of the same numbers?",
+        ("context @ columns.T", "context", "return output", "return output @ columns.T"): "You add up the context "
+        "vectors of different heads, which belong side by side. After which step do all processes have summands of the "
+        "same numbers?",
         ("context @ columns.T", "context.clone()"): "You add up the context vectors of different heads, but their "
         "columns of `W_out` aren't used at all. What does each process have to multiply before the sum?",
     },
@@ -95,11 +93,6 @@ def two_blocks(generator):
         yield tuple(each for context, own in parts for each in (context, own.logsumexp(dim=-1, keepdim=True)))
 
 
-def weighs_by_logarithms(context, log_total, new_context, new_log_total):
-    weighed = log_total * context + new_log_total * new_context
-    return weighed / (log_total + new_log_total), torch.logaddexp(log_total, new_log_total)
-
-
 merging_blocks = Exercise(
     title="Merge two blocks",
     prompt="Each block has context vectors, (…, head_dim), and `log_total`, (…, 1). Return both for the keys of two "
@@ -115,8 +108,6 @@ merging_blocks = Exercise(
         "that sum to 1. By which share should you multiply each?",
         ("new, both", "new, both - torch.maximum(log_total, new_log_total)"): "You subtract the maximum before the "
         "exponentials, and the logarithm still lacks it. How do you put it back?",
-        weighs_by_logarithms: "You weigh each block by the logarithm of its sum. How do you get the sum from "
-        "`log_total`?",
         ("torch.logaddexp(log_total, new_log_total)", "log_total + new_log_total"): "You add two logarithms, which "
         "multiplies the sums. What's the logarithm of the sum of both?",
         ("log_total - both", "log_total - torch.maximum(log_total, new_log_total)"): "Your `log_total` is right, but "
@@ -134,7 +125,7 @@ merging_blocks = Exercise(
     },
     why="Each block is divided by its own sum of exponentials; times its share, it's divided by the sum of both.",
     moral="It doesn't matter in which order the blocks arrive.",
-)  # fmt: skip
+)
 
 
 # Source: Llama team 2024, "The Llama 3 Herd of Models" (arXiv 2407.21783), section 3.3.2.

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from attention_helpers.training.characters import CharacterModel
 
-from .base import Exercise, Progress, Seen, exercises_in
+from .base import Exercise, Progress, Seen, exercises_in, verdict_of
 
 
 def reads_ahead(model, x):
@@ -35,14 +35,7 @@ def leaks_of(size, first, last):
 
 def cut(answer, model, x):
     """What an answer says of a model, and if that's wrong, what it did to find out."""
-    calls = []
-
-    def recorded(token_ids):
-        calls.append(token_ids.clone())
-        return model(token_ids)
-
-    said = answer(recorded, x)
-    said = said.item() if torch.is_tensor(said) and said.numel() == 1 else said
+    said, calls = verdict_of(answer, model, x)
     if not isinstance(said, bool) or said == reads_ahead(model, x):
         return said
     return Seen(said, f"Your answer is {said}. {why_wrong(said, model, x, calls)}", "cut" if calls else "calls")
@@ -196,12 +189,8 @@ shifted_targets = Exercise(
             "return x, targets",
             "return token_ids[:-1].unfold(0, window, 1), token_ids[1:].unfold(0, window, 1)",
         ): "Your windows overlap: each begins one token after the one before it. Where should the next one begin?",
-        (
-            "targets = token_ids[1 : count * window + 1].view(count, window)",
-            "rows = (ids[: len(ids) // window * window].view(-1, window) for ids in (token_ids, token_ids.roll(-1)))\n"
-            "    x, targets = rows",
-        ): "`roll` carries the first token to the end, so it can become the "
-        "last target. Which windows have all of their targets?",
+        ("token_ids[1 : count * window + 1]", "token_ids.roll(-1)[: count * window]", " - 1)", ")"): "`roll` carries "
+        "the first token to the end, so it can become the last target. Which windows have all of their targets?",
         ("(len(token_ids) - 1)", "(len(token_ids) - 2)"): "You leave out a window that still has all of its targets. "
         "How many tokens do `count` windows need, with their targets?",
     },

@@ -59,11 +59,8 @@ absorbed_matrices = Exercise(
         "your einsum says that head h meets only its own?",
         ("return absorbed", "return absorbed / queries.shape[1] ** 0.5"): "The context is right, but you return "
         "queries that are scaled already. What should be divided by √d_key?",
-        (
-            'torch.einsum("hvc,hc->hv", W_value, mixed)',
-            'torch.einsum("hvc,hc->v", W_value, mixed).expand(len(queries), -1)',
-        ): "The absorbed queries are right, but your context is the sum over "
-        "all heads. Which letter of your einsum is missing on the right?",
+        ('hv", W_value, mixed)', 'v", W_value, mixed).expand(len(queries), -1)'): "The absorbed queries are right, but "
+        "your context is the sum over all heads. Which letter of your einsum is missing on the right?",
     },
     heading="12#Can-all-heads-share-one-small-vector?",
     hints={
@@ -105,10 +102,8 @@ overwriting = Exercise(
         ("value - returned", "value"): "You add the value, whatever the key returns already. What if a key comes "
         "twice?",
         ("key @ faded", "key @ state"): "You query the state before it has decayed. Which state should be read?",
-        (
-            "return faded + rate * key[:, None] * missing",
-            "return decay * (state + rate * key[:, None] * (value - key @ state))",
-        ): "In your state, the new pair has decayed, too. Which part is older?",
+        ("returned = key @ faded", "returned = key @ state", "rate * key", "decay * rate * key"): "In your state, the "
+        "new pair has decayed, too. Which part is older?",
         ("rate * key", "key"): "You always add the complete difference. Which part of it does `rate` ask for?",
         ("key[:, None] * missing", "key * missing[:, None]"): "Your outer product has a row per entry of the value. "
         "Whose entries are the rows of `state`?",
@@ -118,10 +113,8 @@ overwriting = Exercise(
         ("value - returned", "returned - value"): "You move away from the value. Which difference leads from what the "
         "key returns to what it should?",
         ("decay * state", "state + 0 * decay"): "Your state doesn't decay. What happens to it before it's queried?",
-        (
-            "return faded + rate",
-            "faded = rate * state\n    missing = value - key @ faded\n    return faded + decay",
-        ): "You let the state decay by `rate`, and add `decay` times the difference. Which is which?",
+        ("decay * state", "rate * state", "faded + rate", "faded + decay"): "You let the state decay by `rate`, and "
+        "add `decay` times the difference. Which is which?",
     },
     heading="12#Can-a-state-change-its-mind?",
     hints={
