@@ -9,10 +9,33 @@ from torch.nn.parameter import is_lazy
 
 from attention_helpers.state import keep_state
 
+from . import course, leaks, measures, training
 from .calling import Call, learners_code, seed_all, widen
-from .measures import AT_OTHER_SIZES, MEASURES, Case, judge
+from .case import Case
+from .lines import failure
 from .seen import record
 from .verdicts import Verdict
+
+MEASURES = {  # by topic, the weightiest first
+    "returned": measures.on_returned_weights,
+    "unregistered": measures.on_unregistered,
+    "state": measures.on_state,
+    "chance": measures.on_chance,
+    "nan": measures.on_nan,
+    "future": leaks.on_the_future,
+    "training": training.on_training,
+    "past": measures.on_the_past,
+    "sums": measures.on_row_sums,
+    "unused": measures.on_unused,
+    "gradients": training.on_gradients,
+    "course": course.on_the_course,
+    "first": measures.on_tokens_first,
+    "fewer": measures.on_fewer_tokens,
+    "batch": measures.on_a_batch,
+}
+
+
+AT_OTHER_SIZES = "nan", "future", "past", "sums", "unused", "course"  # what depends on them
 
 
 class LayerState(NamedTuple):
@@ -100,6 +123,20 @@ def case_of(layer, x, seed, tokens, trained, hint, like):
         call = Call(layer, x, tokens, seed)
     words = f"{', '.join(zeros)} is 0, so no token moves another's row; we judged it with random numbers there"
     return Case(call, None, hint, like), {"started": Verdict("•", "It starts at 0", words)}, layer
+
+
+def judge(case, topics=tuple(MEASURES)):
+    """The Verdicts on a layer by topic, the weightiest first."""
+    said = {}
+    for topic in topics:
+        try:
+            said[topic] = MEASURES[topic](case)
+        except Exception as error:
+            said[topic] = Verdict("?", f"Couldn't measure it ({topic})", failure(error))
+    same = said.get("course")
+    if same and same.sign == "✓" and any(each and each.sign == "✗" for each in said.values()):
+        del said["course"]
+    return {topic: verdict for topic, verdict in said.items() if verdict}
 
 
 def agreed(verdicts, elsewhere):
