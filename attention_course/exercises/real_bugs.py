@@ -147,8 +147,8 @@ seeing_with_a_cache = Exercise(
     why="A query's position counts from the beginning of the text, not of the call, so the last query sees all keys. "
     "PyTorch calls this mask "
     "[`causal_lower_right`](https://docs.pytorch.org/docs/stable/nn.attention.bias.html). "
-    "Two issues ask for it: [#144858](https://github.com/pytorch/pytorch/issues/144858), "
-    "[#108108](https://github.com/pytorch/pytorch/issues/108108).",
+    "[#144858](https://github.com/pytorch/pytorch/issues/144858) asks for it, and "
+    "[#108108](https://github.com/pytorch/pytorch/issues/108108) for another default of `is_causal`.",
     moral="With one new token, all keys are visible.",
 )
 
