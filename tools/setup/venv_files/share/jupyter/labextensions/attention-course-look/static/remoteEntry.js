@@ -1,7 +1,8 @@
 // What the course's JupyterLab looks like: a line of text isn't longer than 75 characters, so that an eye finds the next.
 const STYLE = `
 .jp-MarkdownCell .jp-RenderedMarkdown > :is(p, ul, ol, blockquote, details):not(:has(> img)),
-.jp-OutputArea .jp-RenderedMarkdown > :is(p, ul, ol, div, details) { max-width: 75ch; }`;
+.jp-OutputArea .jp-RenderedMarkdown > :is(p, ul, ol, div, details) { max-width: 75ch; }
+body[data-jp-theme-light="false"] { scrollbar-color: #777 #222; }`; // in Firefox, it would be white
 
 const plugin = {
     id: "attention-course-look:style",
