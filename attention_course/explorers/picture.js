@@ -34,7 +34,7 @@ function nameControls(box) {
     });
     for (const part of box.querySelectorAll(".widget-inline-hbox")) {
         const off = part.querySelector("[disabled]"), name = part.querySelector(".widget-label");
-        set(part, "data-why", off ? name.title : "");
+        set(part, "data-why", (off && name?.title) || "");
     }
     each("i.fa", (icon) => set(icon, "aria-hidden", true)); // its glyph is no word
     for (const part of box.children) part.inert = box.matches(".jupyter-widgets-disconnected");
