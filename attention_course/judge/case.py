@@ -66,7 +66,8 @@ class Case:
             with self.training(1e-9, seed), suppress(Exception):
                 made.append(self.call.rows_of(self.call(self.call.x.clone())))
         gaps = [max_difference(self.call.rows, each) for each in made]
-        return gaps[0] if len(gaps) == 2 and gaps[0] == gaps[1] and gaps[0] > self.call.near else 0.0
+        near = max(self.call.near, 4 * self.seen.eps * self.call.rows.abs().max().item())
+        return gaps[0] if len(gaps) == 2 and gaps[0] == gaps[1] and gaps[0] > near else 0.0
 
     @cached_property
     def grads(self):

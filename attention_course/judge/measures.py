@@ -158,7 +158,11 @@ def on_unused(case):
         return Verdict("✗", "A result is never used", thrown)
     if not case.sound:
         return None
-    idle = [name for name, each in call.parameters.items() if each.numel() and not case.moves(name)]
+    idle = [
+        name
+        for name, each in call.parameters.items()
+        if each.numel() and not (case.moves(name) or case.moves(name, 10.0))
+    ]
     # the same for all keys, so softmax doesn't see it
     idle = [name for name in idle if not name.endswith("bias") or f"{name.removesuffix('bias')}weight" in idle]
     flags = [name for name, each in call.options.items() if each in (True, False)]

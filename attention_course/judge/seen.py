@@ -57,6 +57,12 @@ class Record:
     operations: list = field(default_factory=list)
     maps: list = field(default_factory=list)
 
+    @property
+    def eps(self):
+        """Of the coarsest floating-point numbers that it made."""
+        kinds = {each.made.dtype for each in self.operations if each.made.is_floating_point()}
+        return max((torch.finfo(kind).eps for kind in kinds), default=0.0)
+
     def first(self, condition):
         """The first operation for which a condition holds, or None."""
         return next(filter(condition, self.operations), None)

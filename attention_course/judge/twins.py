@@ -134,8 +134,7 @@ class Sentences:
             with suppress(Exception):  # too short, which is said elsewhere
                 rows = call.rows_for(sentence)
                 self.given.append((widen(sentence.reshape(-1, x.shape[-1])), rows))
-        eps = max(torch.finfo(each.made.dtype).eps for each in seen.operations if each.made.is_floating_point())
-        self.near = max(2e-5, 4 * eps)
+        self.near = max(2e-5, 4 * seen.eps)
 
     def gap(self, twin):
         """The largest difference from a twin's rows, as a share of the largest number; infinity if it doesn't fit."""
@@ -180,12 +179,15 @@ def explain(call, seen, hint=None, unmasked=False, like=()):
             if sentences.match(twin):
                 return twin, twin
     tried = [row for row in (*like, *rows_of_the_list()) if row]
-    for matrices, named in [each for each in found if not each[1].startswith("other")]:
+    usually = [each for each in found if not each[1].startswith("other")]
+    usually = [each for each in usually if each[0].out] or usually
+    for matrices, named in usually:
         for (before, residual), num_heads in itertools.product(frames, heads):
-            for row, rotation, masked in itertools.product(tried, rotations, (False, True)[not unmasked :]):
-                twin = Twin(matrices, num_heads, masked, rotation, before, residual, named, row)
-                if sentences.match(twin):
-                    return twin, usual
+            for row, rotation in itertools.product(tried, rotations):
+                for masked in {not unmasked, not unmasked or row.leaks}:  # a leak can hide a mask
+                    twin = Twin(matrices, num_heads, masked, rotation, before, residual, named, row)
+                    if sentences.match(twin):
+                        return twin, usual
     if usual and (scaled := with_scale(usual, call, seen)) and sentences.match(scaled):
         return scaled, usual
     return None, usual
@@ -302,16 +304,16 @@ def ways_to_read(found, d_in, other):
 def by_shape(found, fits, other):
     """One matrix of three parts in any order, or head by head; or three that are alike, in any order."""
     for name in [each for each in found if each in fits and len(found[each][0]) % 3 == 0]:
-        for order in itertools.permutations(halves(found[name], 3)):
-            yield from with_out([*order], found, {name}, other or "order")
+        for n, order in enumerate(itertools.permutations(halves(found[name], 3))):
+            yield from with_out([*order], found, {name}, other or ("other order" if n else "order"))
     alike = [name for name in found if name in fits]
     alike = [name for name in alike if found[name][0].shape == found[alike[0]][0].shape]
     count = len(alike) - len(alike) % 3
     if count:
         names = alike[:count]
         thirds = [joined([found[name] for name in names[n::3]]) for n in range(3)]
-        for order in itertools.permutations(thirds):
-            yield from with_out([*order], found, {*names}, other or "order")
+        for n, order in enumerate(itertools.permutations(thirds)):
+            yield from with_out([*order], found, {*names}, other or ("other order" if n else "order"))
 
 
 def with_out(first, found, names, how):
