@@ -83,7 +83,6 @@ class Twin(NamedTuple):
     rotation: str  # of ROTATIONS
     before: object  # what happens to x first, such as a norm
     residual: bool  # whether x is added at the end
-    named: bool  # whether names say which matrix makes queries, keys and values
     mistake: object = None
 
     def output(self, x):
@@ -172,20 +171,20 @@ def explain(call, seen, hint=None, unmasked=False, like=()):
         found = [*matrices_of(call)]
     frames = [*frames_of(call)]
     rotations = [*ROTATIONS] if counts_positions(call) else [""]
-    for (matrices, named), (before, residual) in itertools.product(found, frames):
+    for (matrices, _), (before, residual) in itertools.product(found, frames):
         for num_heads, rotation in itertools.product(heads, rotations):
-            twin = Twin(matrices, num_heads, not unmasked, rotation, before, residual, named)
+            twin = Twin(matrices, num_heads, not unmasked, rotation, before, residual)
             usual = usual or twin
             if sentences.match(twin):
                 return twin, twin
     tried = [row for row in (*like, *rows_of_the_list()) if row]
-    usually = [each for each in found if not each[1].startswith("other")]
-    usually = [each for each in usually if each[0].out] or usually
-    for matrices, named in usually:
+    usually = [matrices for matrices, usually in found if usually]
+    usually = [matrices for matrices in usually if matrices.out] or usually
+    for matrices in usually:
         for (before, residual), num_heads in itertools.product(frames, heads):
             for row, rotation in itertools.product(tried, rotations):
                 for masked in {not unmasked, not unmasked or row.leaks}:  # a leak can hide a mask
-                    twin = Twin(matrices, num_heads, masked, rotation, before, residual, named, row)
+                    twin = Twin(matrices, num_heads, masked, rotation, before, residual, row)
                     if sentences.match(twin):
                         return twin, usual
     if usual and (scaled := with_scale(usual, call, seen)) and sentences.match(scaled):
@@ -249,9 +248,10 @@ def tables_of(call):
 
 
 def matrices_of(call):
-    """(Matrices, how we know which is which) for each way to read a layer's parameters: "names", "order", "other …"."""
+    """(Matrices, whether that's the usual way) for each way to read a layer's parameters."""
     d_in = call.x.shape[-1]
-    linear = {name for name, part in named_parts(call) if isinstance(part, torch.nn.Linear)}
+    named_parts = call.layer.named_modules() if call.parts else ()
+    linear = {name for name, part in named_parts if isinstance(part, torch.nn.Linear)}
     for turned in (False, True):
         found = {}
         for name, parameter in call.parameters.items():
@@ -261,13 +261,9 @@ def matrices_of(call):
             weight = as_matrix(widen(parameter), d_in, name.endswith("weight") != (turned and owner not in linear))
             bias = call.parameters.get(f"{name.removesuffix('weight')}bias") if name.endswith("weight") else None
             found[name] = weight, None if bias is None else widen(bias)
-        yield from ways_to_read(found, d_in, "other way" if turned else "")
+        yield from ways_to_read(found, d_in, not turned)
         if all(name.rpartition(".")[0] in linear for name in found):
             return
-
-
-def named_parts(call):
-    return call.layer.named_modules() if call.parts else ()
 
 
 def as_matrix(parameter, d_in, stored_by_rows):
@@ -281,31 +277,29 @@ def as_matrix(parameter, d_in, stored_by_rows):
     return matrix.mT if matrix.shape[1] != d_in == matrix.shape[0] else matrix
 
 
-def ways_to_read(found, d_in, other):
-    """(Matrices, how we know) for matrices by name."""
+def ways_to_read(found, d_in, usual):
+    """(Matrices, whether that's the usual way) for matrices by name: by letters, or by shapes and order."""
     letters = {name: {each.lower() for each in ROLE.findall(name)} for name in found}
     by_letter = {each: [name for name in found if letters[name] == {each}] for each in "qkv"}
     pairs = [name for name in found if letters[name] in ({"k", "v"},) or re.search(r"(^|[._])kv", name)]
     fits = {name for name in found if found[name][0].shape[1] == d_in}
-    if (
-        all(by_letter.values())
-        and len({found[name][0].shape[1] for names in by_letter.values() for name in names}) == 1
-    ):
+    named = {name for names in by_letter.values() for name in names}
+    if all(by_letter.values()) and len({found[name][0].shape[1] for name in named}) == 1:
         first = [joined([found[name] for name in by_letter[each]]) for each in "qkv"]
-        yield from with_out(first, found, {name for names in by_letter.values() for name in names}, other or "names")
+        yield from with_out(first, found, named, usual)
     elif by_letter["q"] and len(pairs) == 1:
         names = {*by_letter["q"], *pairs}
         first = [joined([found[name] for name in by_letter["q"]]), *halves(found[pairs[0]], 2)]
-        yield from with_out(first, found, names, other or "names")
+        yield from with_out(first, found, names, usual)
     else:
-        yield from by_shape(found, fits, other)
+        yield from by_shape(found, fits, usual)
 
 
-def by_shape(found, fits, other):
-    """One matrix of three parts in any order, or head by head; or three that are alike, in any order."""
+def by_shape(found, fits, usual):
+    """One matrix of three parts in any order; or three that are alike, in any order."""
     for name in [each for each in found if each in fits and len(found[each][0]) % 3 == 0]:
         for n, order in enumerate(itertools.permutations(halves(found[name], 3))):
-            yield from with_out([*order], found, {name}, other or ("other order" if n else "order"))
+            yield from with_out([*order], found, {name}, usual and n == 0)
     alike = [name for name in found if name in fits]
     alike = [name for name in alike if found[name][0].shape == found[alike[0]][0].shape]
     count = len(alike) - len(alike) % 3
@@ -313,15 +307,15 @@ def by_shape(found, fits, other):
         names = alike[:count]
         thirds = [joined([found[name] for name in names[n::3]]) for n in range(3)]
         for n, order in enumerate(itertools.permutations(thirds)):
-            yield from with_out([*order], found, {*names}, other or ("other order" if n else "order"))
+            yield from with_out([*order], found, {*names}, usual and n == 0)
 
 
-def with_out(first, found, names, how):
+def with_out(first, found, names, usual):
     """Each matrix that can follow the heads, then none."""
     width = len(first[0][0])
     later = [each for name, each in found.items() if name not in names and each[0].shape[1] == width]
     for out in (*later, None):
-        yield Matrices(*first, out), how
+        yield Matrices(*first, out), usual
 
 
 def joined(pairs):
