@@ -6,6 +6,7 @@ from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from attention_course.exercises import MODULES, practice
+from attention_helpers.layers import MultiHeadAttention
 
 EXERCISES = {exercise.name: exercise for number in MODULES for exercise in practice(number).EXERCISES}
 
@@ -93,9 +94,59 @@ def lists_the_digits(inputs):
     return [context[3], context[4], context[5]]
 
 
+def looks_at_distances(num_tokens, window):
+    distances = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)
+    return (distances < 0) | (distances >= window)
+
+
+def asks_autograd(queries, keys, start, log_total, grad_context):
+    scores = queries @ keys.T / keys.shape[1] ** 0.5
+    weights = torch.exp(scores - log_total).tril(-start)
+    values = torch.zeros(len(keys), grad_context.shape[1], requires_grad=True)
+    return torch.autograd.grad(weights @ values, values, grad_context)[0]
+
+
+def goes_token_by_token(queries, keys, values, cached_keys, cached_values, window):
+    context = []
+    for query, key, value in zip(queries, keys, values, strict=True):
+        cached_keys = torch.cat((cached_keys, key[None]))[-window:]
+        cached_values = torch.cat((cached_values, value[None]))[-window:]
+        context.append(torch.softmax(cached_keys @ query / len(query) ** 0.5, dim=0) @ cached_values)
+    drop = max(0, len(cached_keys) - window + 1)
+    return torch.stack(context), cached_keys[drop:], cached_values[drop:]
+
+
+def sets_slices(context, heads, num_heads):
+    context, width = context.clone(), context.shape[-1] // num_heads
+    for head in heads:
+        context[..., head * width : (head + 1) * width] = 0.0
+    return context
+
+
+def without_dropout(d_in, d_out, context_length, num_heads, qkv_bias=False):
+    return MultiHeadAttention(d_in, d_out, context_length, 0.0, num_heads, qkv_bias)
+
+
+def windows(token_ids, window):
+    return tuple(part.unfold(0, window, window) for part in (token_ids[:-1], token_ids[1:]))
+
+
+def one_draw(d_in, d_out):
+    torch.manual_seed(123)
+    return tuple(torch.rand(3, d_in, d_out))
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
+        ("window_mask", looks_at_distances),
+        ("from_an_empty_cell", without_dropout),
+        ("shifted_targets", windows),
+        ("block_again", asks_autograd),
+        ("mended_window", goes_token_by_token),
+        ("ablating", sets_slices),
+        ("zigzagging", lambda rank, processes: (rank, range(2 * processes)[-1 - rank])),
+        ("drawing_in_order", one_draw),
         ("block_by_block", merges_blocks),
         ("step_by_hand", measures_the_slope),
         ("read_the_digit", lists_the_digits),

@@ -89,12 +89,13 @@ def page_variables(answer):
         for code in codes:  # the list grows
             codes += [part for part in code.co_consts if isinstance(part, CodeType)]
             names |= {name: function.__globals__.get(name) for name in names_read(code, "GLOBAL")}
-    return [name for name, value in names.items() if isinstance(value, (torch.Tensor, int))]
+    return {name: value for name, value in names.items() if isinstance(value, (torch.Tensor, int))}
 
 
 def unused(answer, solution):
     """What an answer doesn't read of its arguments and reads of the notebook instead, as two sentences, each or ""."""
-    idle, of_page = never_read(answer), page_variables(answer)
+    idle, found = never_read(answer), page_variables(answer)
+    of_page = [name for name, value in found.items() if idle or isinstance(value, torch.Tensor)]
     unread = f"Your code never reads {these(idle)}." if idle and not never_read(solution) else ""
     start = "Instead, it" if unread else "Your code"
     return unread, f"{start} reads the notebook's own {these(of_page)}, whatever the arguments are." if of_page else ""
