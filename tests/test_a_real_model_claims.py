@@ -59,12 +59,14 @@ def test_one_heads_output_at_the_next_token_brings_some_of_it_back(language_mode
     clean = repeated_tokens(language_model, seed=seed)[:, : 32 + place]  # ends before the second "B"
     corrupted = clean.clone()
     corrupted[0, place - 1] = clean[0, 20]
-    _, _, stream = page["run_model"](clean, page["layers"])
     expected = clean[0, place]
     alone = language_model(corrupted)[0, -1].log_softmax(dim=-1)[expected]
+    _, _, stream = page["run_model"](clean, page["layers"])
+    _, _, other_stream = page["run_model"](corrupted, page["layers"])
 
     def gain(source, at=place):
-        return page["patched"](corrupted, stream, source, at)[expected].log() - alone
+        change = page["head_output"](stream, *source) - page["head_output"](other_stream, *source)
+        return page["patched"](corrupted, source[0], change, at)[expected].log() - alone
 
     assert gain(SOURCE) > 2
     assert gain(SOURCE, place - 1) < 0.5
