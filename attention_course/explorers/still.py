@@ -26,10 +26,14 @@ def draw_still(rows, words, headline="", controls=None):
     frame = tag("rect", x=1, y=1, width=room["width"] - 2, height=room["height"] - 2, rx=8, **DASHED)
     band = tag("path", d=f"M0 {BAND}V8q0 -8 8 -8H{room['width'] - 8:.0f}q8 0 8 8V{BAND}z", fill=BAND_COLOUR)
     band += text(INSET, BAND - 10, "▶ Run this cell (Shift+Enter) to move it", "start", 15, **ON_BAND)
+    return draw_on_white(Drawing(frame + band + move(inside.svg, INSET, BAND + INSET), *room.values()), words)
+
+
+def draw_on_white(drawing, words):
+    """A drawing as one SVG on white; a cell that shows no explorer can show that."""
     ground = tag("rect", width="100%", height="100%", fill="#fff", rx=8)
     look = {"style": "color:#000;max-width:100%;height:auto", "role": "img", "aria_label": html.escape(words)}
-    framed = Drawing(frame + band + move(inside.svg, INSET, BAND + INSET), *room.values())
-    return make_svg(framed, ground, STORED, **look)
+    return make_svg(drawing, ground, STORED, **look)
 
 
 def ghosts(controls, width):
