@@ -51,7 +51,8 @@ def draw_table(values, rows, columns, corner, size, look, *, above=False, edge="
     parts += [text(x - 5, y + (n + 0.5) * each + 4, name, "end", fill=tokens) for n, name in enumerate(rows)]
     line = y - 5 if above else y + height + 12
     fill = KEY_TEXT if tokens == QUERY_TEXT else BLACK
-    parts += [text(x + (n + 0.5) * cell, line, name, fill=fill) for n, name in enumerate(columns)]
+    named = [] if touch else columns  # a matrix is close above the next one's name; it says them where it's touched
+    parts += [text(x + (n + 0.5) * cell, line, name, fill=fill) for n, name in enumerate(named)]
     if edge:
         parts.append(tag("rect", x=x, y=y, width=width, height=height, fill="none", stroke=edge, pointer_events="none"))
     return "".join(parts)
@@ -122,8 +123,8 @@ def draw_kind(state, kind, tokens, columns, y):
     look = Entries(kind.ink, largest(matrix), ("entry", "entry"), told, decimals_of(matrix), 2)
     touch = [f"{kind.matrix} {{}},{row}" for row in range(len(matrix))]
     parts = [text(MAKES[1], y - 8, kind.matrix, "start", 12, font_weight="bold", fill=kind.words)]
-    names, size = [""] * len(columns), (NARROW, 7 * LOW)
-    parts.append(draw_table(matrix, SYMBOLS, names, (MAKES[1], y), size, look, edge=kind.shape, touch=touch))
+    corner, size = (MAKES[1], y), (NARROW, 7 * LOW)
+    parts.append(draw_table(matrix, SYMBOLS, columns, corner, size, look, edge=kind.shape, touch=touch))
     look = Entries(kind.ink, largest(made), ("token", "entry"), f"{kind.name}, {{}}, entry {{}}", decimals_of(made))
     parts.append(heading(MAKES[2], y - 7, kind.name, kind))
     parts.append(draw_table(made, tokens, columns, (MAKES[2], y), (WIDE, 4 * ROW), look, edge=kind.shape))
