@@ -29,8 +29,8 @@ heads_side_by_side = Exercise(
     cases=tokens_and_matrices,
     call=lambda answer, x, *matrices: answer([matrix.__rmatmul__ for matrix in matrices], x),
     mistakes={
-        (", dim=-1", ""): "Your batch has grown, because `torch.cat` joins along the first dimension if you don't name "
-        "one. Which dimension should grow?",
+        (", dim=-1", ""): "Your batch has grown: the heads are joined along the first dimension, as by `torch.cat` "
+        "without `dim`. Which should grow?",
         ("dim=-1", "dim=1"): "Your sentences have become longer. Shouldn't each token's vector become wider?",
         ("torch.cat(contexts, dim=-1)", "torch.stack(contexts)"): "`torch.stack` makes a new dimension for the heads. "
         "Which function joins tensors along a dimension that they already have?",

@@ -40,8 +40,8 @@ turning_the_mask = Exercise(
         '"hide" or "keep"?',
         ("~future", "(~future).float()"): "A mask of numbers is added to the scores: yours only makes those that can "
         'be seen 1 higher than the rest. Which number hides a score, or which dtype means "keep"?',
-        ("~future", "future.float()"): "A mask of numbers is added to the scores, so yours raises those of the future "
-        'by 1. Which number hides a score, or which dtype means "keep"?',
+        ("~future", "future.float()"): "A mask of numbers is added to the scores, so yours makes those of the future "
+        '1 higher than the rest. Which number hides a score, or which dtype means "keep"?',
         ("~future", "future.mT"): "The transposed mask is True only below the diagonal, so no token sees itself. Is "
         "that right?",
         (", sees", ""): "Your result is that of attention without a mask. If you make one, does anything use it?",

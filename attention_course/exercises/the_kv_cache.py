@@ -52,8 +52,8 @@ step_with_cache = Exercise(
         ("dim=2)", "dim=2)[:, :, -1:]"): "The new token only sees itself. Where are the tokens before it?",
         ("dim=2)", "dim=2).roll(1, dims=2)"): "The context is right, because a sum doesn't depend on the order. But in "
         "your cache the new token comes before all others. Where does it belong?",
-        ("(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): "Your scores are divided "
-        "by √d_k twice. What does `scaled_dot_product_attention` do to them by itself?",
+        ("(queries, keys, values)", "(queries / queries.shape[-1] ** 0.5, keys, values)"): "Your scores are divided by "
+        "√d_k twice. What does `scaled_dot_product_attention` do to them by itself?",
         ("(queries, keys, values)", "(queries, values, keys)"): "The cache is right, but you score with the values and "
         "average the keys. Which comes second?",
         ("keys), dim=2", "values), dim=2"): "You append the new values to the keys. Which cache is it?",

@@ -82,7 +82,8 @@ ov_table = Exercise(
         "attribute of an `nn.Linear` holds only its matrix?",
         (" @ out_proj.weight.T", ""): "You go from values straight to logits. What does `MultiHeadAttention` do with "
         "its context vectors before it returns them?",
-        ("out_proj.weight.T", "out_proj.weight"): "An `nn.Linear` multiplies by its weight transposed. Does yours?",
+        ("out_proj.weight.T", "out_proj.weight"): "An `nn.Linear` multiplies by its weight transposed. Does your "
+        "product, too?",
         ("return contexts @ output_layer.weight.T", "return output_layer.weight @ contexts.T"): "Your table has a "
         "column per digit. Which dimension should come first?",
     },
