@@ -170,3 +170,19 @@ def test_the_hint_is_about_the_first_step_that_is_not_right():
     assert early.hints == ("Add.",)
     assert "right as far as `scaled` (line" in late.text
     assert late.text.endswith("Hint: Add.")
+
+
+def test_an_argument_that_only_an_inner_function_reads_is_read(exercise):
+    def answer(x, flip):
+        def inner():
+            return x.flip(0) if flip else x
+
+        return inner() + 1
+
+    assert "never reads" not in exercise.check(answer).text
+
+
+def test_a_right_answer_gets_no_advice(exercise):
+    unread = exercise.check(lambda x, flip, sign=1: halves(x, flip))
+    assert unread.text == "✓ **Right.** Checked on 4 inputs."
+    assert unread.hints == ()

@@ -14,6 +14,7 @@ from course import FOLDER, LESSONS, printed_in, read
 from attention_course.exercises import MODULES, practice
 from attention_course.exercises.base import name_of
 from attention_course.exercises.compare import difference
+from attention_course.exercises.seen import functions_in
 
 PRACTICE = {number: practice(number) for number in MODULES}
 ALL = [pytest.param(e, number, id=f"{number}-{e.name}") for number, each in PRACTICE.items() for e in each.EXERCISES]
@@ -93,6 +94,16 @@ FORMS = [
     lambda solution: with_results(solution, lambda value: value.clone() if torch.is_tensor(value) else value),
     lambda solution: with_results(solution, lambda value: torch.tensor(value) if isinstance(value, bool) else value),
 ]
+
+
+@each_exercise
+def test_hints_come_in_the_order_of_the_steps(exercise, number):
+    codes = [function.__code__ for function in functions_in(exercise.solution)]
+    steps = [name for code in codes for name in code.co_varnames[code.co_argcount :]]
+    hinted = [name for name in exercise.hints if name in steps]
+    if not exercise.parts:
+        assert hinted == sorted(hinted, key=steps.index)
+    assert "result" not in [*exercise.hints][:-2]
 
 
 @each_exercise

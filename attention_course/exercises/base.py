@@ -60,6 +60,8 @@ def name_of(mistake):
     if callable(mistake):
         return f"`{mistake.__name__}`"
     old, new = (" ".join(part.split()) for part in mistake[:2])
+    if old == new:
+        return f"`{old}` further in or out"
     return f"`{new}` for `{old}`" if new else f"without `{old}`"
 
 
