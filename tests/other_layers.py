@@ -199,6 +199,7 @@ WRONG = {  # the same for faults
     ),
     "-1e4": (r"It reads the future: it hides by a score of -1e\+04, not far", *filled("-1e4")),
     "the past hidden": ("it hides the past and", *hiding("~(future(n) | torch.diag(torch.arange(n) == n - 1))")),
+    "-20": ("It reads the future: it hides by a score of -20, not far", *filled("-20.0")),
     "0 and 1 added": ("adds its mask of 0 and 1", *fused("attn_mask=torch.ones(n, n).tril()")),
     "renormalised in place": (
         "softmax in line .* mixes later tokens", *UNMASKED,

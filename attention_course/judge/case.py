@@ -1,6 +1,6 @@
 """One layer on one sentence, and what's measured once for several verdicts."""
 
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 
 import torch
@@ -77,11 +77,15 @@ class Case:
             return gradients_of(self.call.rows_of(self.call(x.clone())), self.call.parameters | {"x": x})
 
     @torch.no_grad()
-    def moves(self, name, size=0.1, **options):
-        """Whether the rows change, in either mode, if a parameter moves by a share of its largest number."""
-        return self.moves_in(self.call.layer, name, size, options) or self.moves_in(self.trained, name, size, options)
+    def change(self, name, size=0.1, **options):
+        """How far rows change, in the mode in which they do so more, if a parameter moves by a share of its largest."""
+        before = self.change_of(self.call.layer, name, size, options)
+        if before and self.trained is self.call.layer:
+            return before
+        with self.training(1e-9):
+            return max(before, self.change_of(self.trained, name, size, options))
 
-    def moves_in(self, layer, name, size, options):
+    def change_of(self, layer, name, size, options):
         call = self.call
         parameter = dict(layer.named_parameters())[name]
         step = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)).to(parameter)
@@ -91,12 +95,11 @@ class Case:
             seed_all(0)
             return call.rows_of(call(call.x.clone(), **options))
 
-        with self.training(1e-9) if layer is self.trained and layer is not call.layer else nullcontext():
-            before = rows()
-            parameter.data += step
-            gap = max_difference(before, rows())
-            parameter.data -= step
-        return not gap <= 4 * call.near
+        before = rows()
+        parameter.data += step
+        change = max_difference(before, rows())
+        parameter.data -= step
+        return torch.inf if change != change else change
 
     @property
     def mistake(self):

@@ -25,7 +25,7 @@ def on_the_future(case):
     thrown = thrown_away(call.layer, ("masked_fill", "where", "tril", "triu", "masked_scatter"))
     if case.mistake and case.mistake.leaks:
         return Verdict("✗", "It reads the future", f"{moved}. {case.mistake.reply}", case.mistake.reply)
-    if case.unmasked and not thrown:
+    if case.unmasked and not thrown and finite_score(case.seen) is None:
         trained = case.dropped
         if trained and trained.maps and not trained.made.triu(1).any():
             return Verdict(
@@ -96,7 +96,8 @@ def finite_score(seen):
     if hidden.numel() < 2:
         return None
     own = seen.scores.masked_fill(after, torch.inf).amin(dim=-1)[:, :-1]
-    equal, below = bool((hidden == hidden[0, 0]).all()), bool(hidden.max() < own.min() - 5)
+    equal = bool((hidden == hidden[0, 0]).all() and (seen.scores != hidden[0, 0]).any())
+    below = bool(hidden.max() < own.min() - 5)
     value = hidden.mean().item()
     return value if -1e6 <= value < torch.inf and (equal or below) else None
 

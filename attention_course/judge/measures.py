@@ -158,15 +158,11 @@ def on_unused(case):
         return Verdict("✗", "A result is never used", thrown)
     if not case.sound:
         return None
-    idle = [
-        name
-        for name, each in call.parameters.items()
-        if each.numel() and not (case.moves(name) or case.moves(name, 10.0))
-    ]
+    idle = [name for name, each in call.parameters.items() if each.numel() and not case.change(name)]
     # the same for all keys, so softmax doesn't see it
     idle = [name for name in idle if not name.endswith("bias") or f"{name.removesuffix('bias')}weight" in idle]
     flags = [name for name, each in call.options.items() if each in (True, False)]
-    switched = {name for name in idle for flag in flags if case.moves(name, **{flag: not call.options[flag]})}
+    switched = {name for name in idle for flag in flags if case.change(name, **{flag: not call.options[flag]})}
     names = ", ".join(idle)
     if not idle:
         return Verdict("✓", "Every parameter is used", "moving any of them moves rows")

@@ -80,7 +80,7 @@ def on_gradients(case):
         return None
     none = [name for name, grad in case.grads.items() if name != "x" and (grad is None or not grad.any())]
     cut = record(case.call, case.call.x, grad=True).first(lambda each: each.cuts) if none else None
-    lost = ", ".join(name for name in none if case.moves(name, 10.0 if cut else 0.1))
+    lost = ", ".join(name for name in none if case.change(name, 10.0 if cut else 0.1) > 4 * case.call.near)
     where = f"{cut.where} cuts it off" if cut else "some step's slope is 0 everywhere"
     words = f"{lost} move the rows, but training can't change them: {where}"
     return Verdict("✗", "A parameter gets no gradient", words, f"{where}, so {lost} can't learn") if lost else None
