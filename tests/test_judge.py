@@ -381,3 +381,8 @@ def test_nothing_is_changed_in_the_notebook(name, training):
     before = everything(layer)
     PROBES[name](layer)
     assert everything(layer) == before
+
+
+def test_a_set_that_a_layer_fills_is_no_result_that_is_thrown_away():
+    edits = *other.more("self.lengths = set()"), other.RESULT, "self.lengths.add(n); return context"
+    assert faults(make_layer(*edits)) == []

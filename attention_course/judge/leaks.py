@@ -10,7 +10,20 @@ import torch
 from .seen import NEAR, record
 from .verdicts import Verdict
 
-IN_PLACE = {name.removesuffix("_") for name in vars(torch._C.TensorBase) if name.endswith("_") and name[0] != "_"}
+# what returns a masked copy; and what returns other copies, and isn't a method of anything but a tensor
+MASKING = {"masked_fill", "where", "tril", "triu", "masked_scatter"}
+COPYING = MASKING | {
+    "transpose",
+    "squeeze",
+    "unsqueeze",
+    "exp",
+    "softmax",
+    "clamp",
+    "div",
+    "index_fill",
+    "permute",
+    "view",
+}
 
 
 def on_the_future(case):
@@ -22,7 +35,7 @@ def on_the_future(case):
         claim = f"It reads all of {call.other_name}" if call.other_name else "It reads only the past"
         return Verdict("✓", claim, f"{leak.tried} perturbations of later tokens moved no earlier row")
     moved = f"{call.say('row', leak.row)} {leak.moves} when {call.say('token', leak.token)} {leak.what}"
-    thrown = thrown_away(call.layer, ("masked_fill", "where", "tril", "triu", "masked_scatter"))
+    thrown = thrown_away(call.layer, MASKING)
     if case.mistake and case.mistake.leaks:
         return Verdict("✗", "It reads the future", f"{moved}. {case.mistake.reply}", case.mistake.reply)
     if case.unmasked and not thrown and finite_score(case.seen) is None:

@@ -10,7 +10,7 @@ import torch
 from attention_helpers.probes import max_difference, perturbation_influence, rounding
 
 from .calling import widen
-from .leaks import IN_PLACE, near_one, thrown_away
+from .leaks import COPYING, near_one, thrown_away
 from .lines import error_line, failure
 from .seen import NEAR
 from .verdicts import Verdict
@@ -154,7 +154,7 @@ def on_row_sums(case):
 def on_unused(case):
     """On parameters that move no row in either mode, and on a copy that's thrown away."""
     call = case.call
-    if thrown := thrown_away(call.layer, IN_PLACE):
+    if thrown := thrown_away(call.layer, COPYING):
         return Verdict("✗", "A result is never used", thrown)
     if not case.sound:
         return None
