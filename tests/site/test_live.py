@@ -79,8 +79,8 @@ def test_arrow_keys_move_a_slider_the_headline_is_announced_and_each_state_has_a
     view, slider = box.locator(".live-view"), box.locator("input").first
     first, at = view.inner_html(), int(slider.input_value())
     slider.focus()
-    slider.press("ArrowLeft")
-    assert int(slider.input_value()) == at - 1
+    slider.press("ArrowRight")
+    assert int(slider.input_value()) == at + 1
     assert slider.get_attribute("aria-valuetext") == slider.locator("~ output").text_content()
     expect(box.locator(".live-said")).to_contain_text(box.locator(".attention-headline").text_content())
     tab.wait_for_url("**#ScoresExplorer?*")
