@@ -81,6 +81,11 @@ def second_draw():
     return MultiHeadAttention(3, 2, 6, 0.0, 2)(BATCH)
 
 
+def wide_second_draw():
+    drawn(CausalAttention, 123, 3, 4, 6, 0.0)
+    return CausalAttention(3, 4, 6, 0.0)(BATCH)
+
+
 def by_randn():
     torch.manual_seed(123)
     layer = SelfAttention_v1(3, 2)
@@ -116,6 +121,7 @@ OTHERWISE = {  # what was done, what whose says of it
     "v1's seed": (lambda: drawn(SelfAttention_v2, 123, 3, 2)(X), "○ .*SelfAttention_v2.* seed 123"),
     "keys first": (keys_first, r"○ .*\(W_key, W_query, W_value\)"),
     "twice": (second_draw, "○ .* a second time"),
+    "twice and wider": (wide_second_draw, "○ .*d_out=4.* a second time"),
     "randn": (by_randn, "○ .*torch.randn"),
     "float64": (in_float64, "○ .*float64"),
     "biases": (lambda: drawn(MultiHeadAttention, 123, 3, 2, 6, 0.0, 2, qkv_bias=True)(BATCH), "○ .*qkv_bias=True"),

@@ -10,7 +10,7 @@ from .tables import Printed, computed, published
 PAGE = "16_published_numbers.ipynb"
 TOKENS = "Your", "journey", "starts", "with", "one", "step"
 RESULTS = "weights", "context vectors", "output"
-MOST = 4  # ways to the same numbers that are told
+MOST = 4  # ways to the same numbers that are listed
 
 
 class Answer(str):

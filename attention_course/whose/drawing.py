@@ -48,11 +48,9 @@ def draw_part(part, draw):
         part.data.copy_(function(part.shape, dtype=part.dtype))
 
 
-def draw_before(name):
-    """What was drawn from the same seed before: a layer, which may have been called in training, too."""
+def draw_before(name, sizes):
+    """What was drawn from the same seed before: a layer of these sizes, or one that was called in training, too."""
     if name != AFTER_TRAINING:
-        sizes = (3, 2) if name.startswith("SelfAttention") else (3, 2, 6, 0.0)
-        sizes += (2,) if name.startswith("MultiHead") else ()
         getattr(attention_helpers, name)(*sizes)
         return
     x = embeddings("journey")

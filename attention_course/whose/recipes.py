@@ -70,7 +70,7 @@ class Recipe:
         layer = make_layer(self.layer, self.sizes, self.qkv_bias, self.mistake, self.dtype)
         torch.default_generator.manual_seed(self.seed)
         for name in self.before:
-            draw_before(name)
+            draw_before(name, self.sizes if name == self.layer else (3, 2))
         for name, part in parts_in_order(layer, self.order):
             if self.each and name != "out_proj":
                 torch.default_generator.manual_seed(self.seed)
