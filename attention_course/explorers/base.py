@@ -14,7 +14,7 @@ from traitlets import Bool, Int, Unicode
 from attention_helpers.checks import check_tensor
 from attention_helpers.sentences import Sentence
 
-from .controls import answer_quietly, at_least_two, check_value, make_compact, nearest, shown_value
+from .controls import answer_quietly, check_value, make_compact, nearest, options_of, shown_value
 from .still import draw_still
 from .svg import draw_live
 from .words import Markup, mark_code, plain, table
@@ -155,11 +155,10 @@ class Explorer(widgets.VBox):
     def _move_controls(self, values):
         offered, unused = self.choices(values), self.unused(values)
         for name, control in self.controls.items():
-            options = at_least_two(control, offered[name]) if name in offered else None
-            if options and [option for _, option in control._options_full] != options:
+            if name in offered and options_of(control) != list(offered[name]):
                 # Old and new options have this place. From another, a page may move the slider itself, and send that.
                 control.index = 0
-                control.options = options
+                control.options = list(offered[name])
             control.value = values[name]
             control.disabled = name in unused
             control.tooltip = unused.get(name, self._tooltips[name])

@@ -54,13 +54,9 @@ def buttons(name, options, tooltip, **more):
     return widgets.ToggleButtons(options=options, description=name, tooltip=tooltip, **more)
 
 
-def at_least_two(control, options):
-    """A control's options; a slider has two or more, because Colab's widgets draw none with a single one."""
-    alone = len(options) == 1 and isinstance(control, widgets.SelectionSlider)
-    return list(options) * (2 if alone else 1)
-
-
-TRACK, LONG_TRACK, MANY = 64, 130, 30  # a slider's pixels, and how many options make it long
+TRACK = 64  # pixels of a slider
+LONG_TRACK = 130  # if it has many options
+MANY = 30
 
 
 def make_compact(control):
@@ -76,6 +72,11 @@ def make_compact(control):
         letters = max(len(label) for label, _ in control._options_full)
         track = LONG_TRACK if len(control._options_full) > MANY else TRACK
         control.layout.width = f"calc({len(control.description) + max(letters, 3)}ch + {track + 34}px)"
+
+
+def options_of(control):
+    """A control's options, each once."""
+    return [*dict.fromkeys(option for _, option in getattr(control, "_options_full", []))]
 
 
 def shown_value(control):
@@ -101,7 +102,8 @@ def answer_quietly(widget):
 
 def check_value(name, control, value, options=None):
     """ValueError for a value that a control can't take, and would clip; options: if others give them to the control."""
-    kind, options = type(control.value), options or [option for _, option in getattr(control, "_options_full", [])]
+    kind = type(control.value)
+    options = options or options_of(control)
     if options:
         fits = type(value) in map(type, options) and value in options  # True == 1, too
         rule = f"one of {', '.join(map(str, options))}"
